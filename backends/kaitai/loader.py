@@ -1,0 +1,241 @@
+"""The loader over the parser that is generated from spec/weig.ksy. An oracle, never the fast path.
+
+It shares no check with another loader: what the .ksy says is checked by generated code (parser.py),
+the rest by rules.py, and what concerns the file itself here.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import io
+import mmap
+import os
+import stat
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from weig.backends.interface import Mode, Progress, Record
+from weig.spec.dtypes import BY_CODE
+from weig.spec.errors import WeigError, escape
+from weig.spec.layout import MAGIC_BYTES, MIN_FILE_SIZE, RECORD_SIZE, ByteOrder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+NAME = "kaitai"
+
+# The starts of files that people take for model weights by mistake.
+_FOREIGN = (
+    (b"version https://git-lfs", "a git-LFS pointer: fetch the file itself"),
+    (b"<", "HTML or XML: perhaps a page instead of a download"),
+    (b"PK\x03\x04", "a ZIP archive, as torch.save and numpy.savez write it"),
+    (b"GGUF", "GGUF"),
+    (b"\x1f\x8b", "gzip: decompress it first"),
+    (b"\x93NUMPY", "a numpy array (.npy)"),
+)
+_POPULATE_READ = 22  # MADV_POPULATE_READ: Linux 5.14, and no name in the mmap module
+_COPY = 1 << 26
+
+
+def available() -> bool:
+    """Whether kaitaistruct is installed (the extra ``kaitai``)."""
+    return importlib.util.find_spec("kaitaistruct") is not None
+
+
+def open(path: str, mode: Mode) -> KaitaiFile:
+    """Opens a file and checks all of level *open*. Raises WeigError alone for what the file is."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _not_opened(path, error) from None
+    try:
+        return KaitaiFile(descriptor, mode)
+    except OSError as error:
+        os.close(descriptor)
+        code = "TOO_LARGE" if error.errno == errno.ENOMEM else "IO"
+        raise WeigError(code, f"{escape(path)}: {error.strerror or error}") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _not_opened(path: str, error: Exception) -> WeigError:
+    """OPEN-1 where the refusal is for the kind of the file (a socket has no open), else OPEN-11."""
+    if isinstance(error, OSError):
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                return WeigError(
+                    "NOT_REGULAR_FILE", f"{escape(path)}: {error.strerror}", rule="OPEN-1"
+                )
+        except OSError:
+            pass  # the first error says more
+        return WeigError("IO", f"{escape(path)}: {error.strerror}", rule="OPEN-11")
+    return WeigError("IO", f"{escape(path)}: not a path: {error}", rule="OPEN-11")
+
+
+class KaitaiFile:
+    """A checked file; `weig.backends.interface.Opened` says what its methods give."""
+
+    byte_order: ByteOrder
+    count: int
+    file_size: int
+
+    def __init__(self, descriptor: int, mode: Mode) -> None:
+        """Takes over the descriptor, unless it raises (WeigError or OSError)."""
+        from kaitaistruct import KaitaiStream
+
+        from weig.backends.kaitai import parser, rules
+
+        self._identity = _identity(os.fstat(descriptor))
+        size = _checked_size(descriptor)
+        # Header and sentinel by plain reads first: a map would fault in far more, and a copy of a
+        # huge file of something else would be for nothing.
+        with io.FileIO(descriptor, closefd=False) as file:
+            parser.parse_header(KaitaiStream(file))
+            self._memory: mmap.mmap | None = _map(
+                descriptor, size, file if mode == "read" else None
+            )
+        self._mapped = mode == "mmap"
+        stream = KaitaiStream(self._memory)
+        root = parser.parse_header(stream)
+        header = root.body.header
+        self.byte_order, self.count = parser.byte_order(root), header.num_tensors
+        self.file_size = size
+        self._table = (header.ofs_tensors, header.ofs_tensors + self.count * RECORD_SIZE)
+        self._data_offset = header.ofs_data
+        self._parsed = []
+        for i, item in enumerate(parser.parse_records(root, stream)):
+            rules.check_name(i, item.record[0])
+            self._parsed.append(item)
+        self._records: list[Record] = [item.record for item in self._parsed]
+        self._index = rules.index_names(self._records)
+        rules.check_apart(self._records)
+        self._descriptor = descriptor
+        self._release = weakref.finalize(self, os.close, descriptor)
+
+    def buffer(self) -> memoryview:
+        return memoryview(self._live()).toreadonly()
+
+    def names(self) -> list[str]:
+        return [record[0] for record in self._records]
+
+    def index(self, name: str) -> int:
+        return self._index.get(name, -1)
+
+    def record(self, i: int) -> Record:
+        return self._records[i]
+
+    def records(self) -> list[Record]:
+        return list(self._records)
+
+    def verify(self, progress: Progress | None) -> None:
+        from weig.backends.kaitai import rules
+
+        owned = rules.owned_ranges(self._parsed, self._table, self.file_size)
+        rules.check_deep(self.buffer(), owned, self._records, progress)
+
+    def check_unmodified(self) -> None:
+        self._live()
+        now = _identity(os.fstat(self._descriptor))
+        if now != self._identity:
+            raise WeigError("MODIFIED", f"was {self._identity}, is {now}", rule="OPEN-10")
+
+    def prefetch(self, wait: bool) -> None:
+        memory = self._live()
+        start = self._data_offset // mmap.PAGESIZE * mmap.PAGESIZE
+        if not self._mapped or start >= self.file_size:
+            return
+        memory.madvise(mmap.MADV_WILLNEED, start)
+        if not wait:
+            return
+        try:
+            memory.madvise(_POPULATE_READ, start)
+        except OSError:  # an older kernel: touch every page
+            for at in range(start, self.file_size, mmap.PAGESIZE):
+                memory[at]
+
+    def swapped(self, offset: int, nbytes: int, unit: int) -> memoryview:
+        """Raises ValueError where the bytes do not all lie in the file or are no whole units."""
+        import numpy as np
+
+        if nbytes % unit:
+            raise ValueError(f"{nbytes} bytes are no multiple of {unit}")
+        units = np.ndarray((nbytes // unit,), f"u{unit}", self.buffer(), offset).byteswap()
+        return units.view(np.uint8).data.toreadonly()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return dict(self._arrays())
+
+    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        import numpy as np
+
+        buffer = self.buffer()
+        for name, code, shape, offset, nbytes in self._records:
+            dtype = BY_CODE[code]
+            if self.byte_order == sys.byteorder or dtype.unit == 1:
+                yield name, np.ndarray(shape, dtype.to_numpy(), buffer, offset)
+            else:
+                fresh = self.swapped(offset, nbytes, dtype.unit)
+                yield name, np.ndarray(shape, dtype.to_numpy(), fresh)
+
+    def close(self) -> None:
+        self._memory = None
+        self._release()
+
+    def _live(self) -> mmap.mmap:
+        if self._memory is None:
+            raise WeigError("CLOSED", "the file is closed")
+        return self._memory
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+    """OPEN-10: device, inode, size, time of last modification in nanoseconds."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _checked_size(descriptor: int) -> int:
+    """OPEN-1, HDR-2 with its hint, HDR-1; the rest of the header is the parser's."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise WeigError("NOT_REGULAR_FILE", stat.filemode(status.st_mode), rule="OPEN-1")
+    start = os.pread(descriptor, MIN_FILE_SIZE, 0)
+    if len(start) >= 4 and start[:4] not in MAGIC_BYTES:
+        message = f"the file starts with {start[:4].hex(' ')}{_hint(start)}"
+        raise WeigError("BAD_MAGIC", message, field="header.magic", rule="HDR-2")
+    if status.st_size < MIN_FILE_SIZE:
+        message = f"{status.st_size} bytes; the smallest file has {MIN_FILE_SIZE}"
+        raise WeigError("TOO_SMALL", message, rule="HDR-1")
+    return status.st_size
+
+
+def _hint(start: bytes) -> str:
+    for magic, what in _FOREIGN:
+        if start.startswith(magic):
+            return f"; it looks like {what}"
+    if start[8:10] == b'{"':
+        return "; it looks like safetensors"
+    return ""
+
+
+def _map(descriptor: int, size: int, file: Any) -> mmap.mmap:
+    """The file mapped, or with ``file`` copied into private memory (OPEN-14)."""
+    try:
+        if file is None:
+            return mmap.mmap(descriptor, size, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OverflowError, MemoryError):
+        raise WeigError("TOO_LARGE", f"{size} bytes", rule="OPEN-9") from None
+    except ValueError as error:  # the file became shorter
+        raise WeigError("TRUNCATED", str(error), rule="OPEN-11") from None
+    file.seek(0)
+    with memoryview(memory) as target:
+        at = 0
+        while at < size:
+            n = file.readinto(target[at : at + _COPY])
+            if not n:
+                raise WeigError("TRUNCATED", f"the file ends at byte {at}", rule="OPEN-11")
+            at += n
+    return memory
