@@ -1,0 +1,30 @@
+"""Files of other kinds that people open by mistake, told by their first bytes (for BAD_MAGIC's hint)."""
+
+from __future__ import annotations
+
+# (offset, bytes, what it is), tried in order.
+SIGNATURES = (
+    (0, b"version https://git-lfs", "a git-LFS pointer: run `git lfs pull`"),
+    (0, b"PK\x03\x04", "a ZIP file (npz, or a torch checkpoint)"),
+    (0, b"GGUF", "a GGUF file"),
+    (0, b"FUGG", "a big-endian GGUF file"),
+    (0, b"\x1f\x8b", "a gzip file"),
+    (0, b"\x93NUMPY", "an npy file"),
+    (0, b"\x80\x02", "a pickle (an old torch checkpoint)"),
+    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+    (0, b"<!DOCTYPE", "an HTML page"),
+    (0, b"<!doctype", "an HTML page"),
+    (0, b"<html", "an HTML page"),
+    (0, b"<HTML", "an HTML page"),
+    (8, b'{"', "a safetensors file"),
+)
+# Enough of a file to tell all of them.
+LONGEST = max(offset + len(start) for offset, start, _ in SIGNATURES)
+
+
+def kind_of(head: bytes) -> str | None:
+    """What a file is by its first bytes (`LONGEST` of them are enough), or None."""
+    for offset, start, kind in SIGNATURES:
+        if head[offset : offset + len(start)] == start:
+            return kind
+    return None
