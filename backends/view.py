@@ -55,6 +55,11 @@ class TensorView(Exporter):
         return self._dtype.name
 
     @property
+    def owner(self) -> object:
+        """What two views of one open file have in common, and of two files never."""
+        return self._opened
+
+    @property
     def backing(self) -> Literal["file", "copy"]:
         """``file`` where the bytes are those of the file's own memory, ``copy`` where converted."""
         return "copy" if self._is_foreign() else "file"
@@ -125,7 +130,3 @@ class TensorView(Exporter):
     def _is_foreign(self) -> bool:
         return self._dtype.unit > 1 and self._opened.byte_order != sys.byteorder
 
-
-def dtype_of(view: TensorView) -> Dtype:
-    """The row of the dtype table that a view has."""
-    return view._dtype
