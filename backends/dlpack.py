@@ -107,6 +107,15 @@ _NAMES: dict[type, tuple[bytes, Any]] = {
 }
 
 
+def address(data: memoryview) -> int:
+    """Where the bytes of a buffer lie in memory; good for as long as the buffer is."""
+    buffer = _PyBuffer()
+    _api.PyObject_GetBuffer(data, ctypes.byref(buffer), 0)
+    where: int = buffer.buf or 0
+    _api.PyBuffer_Release(ctypes.byref(buffer))
+    return where
+
+
 def capsule(
     view: TensorView,
     dtype: Dtype,
