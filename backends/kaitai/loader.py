@@ -24,6 +24,7 @@ from weig.spec.layout import MAGIC_BYTES, MIN_FILE_SIZE, RECORD_SIZE, ByteOrder
 
 if TYPE_CHECKING:
     import numpy as np
+    from kaitaistruct import KaitaiStream
 
 NAME = "kaitai"
 
@@ -99,22 +100,31 @@ class KaitaiFile:
                 descriptor, size, file if mode == "read" else None
             )
         self._mapped = mode == "mmap"
-        stream = KaitaiStream(self._memory)
+        self.file_size = size
+        source = parser.Source(self._memory)
+        try:
+            self._parse(KaitaiStream(source))
+        finally:
+            source.drop()
+        self._records: list[Record] = [item.record for item in self._parsed]
+        self._index = rules.index_names(self._records)
+        rules.check_apart(self._records)
+        self._descriptor = descriptor
+        self._release = weakref.finalize(self, os.close, descriptor)
+
+    def _parse(self, stream: KaitaiStream) -> None:
+        """Keeps what the generated parser finds, and nothing of its objects."""
+        from weig.backends.kaitai import parser, rules
+
         root = parser.parse_header(stream)
         header = root.body.header
         self.byte_order, self.count = parser.byte_order(root), header.num_tensors
-        self.file_size = size
         self._table = (header.ofs_tensors, header.ofs_tensors + self.count * RECORD_SIZE)
         self._data_offset = header.ofs_data
         self._parsed = []
         for i, item in enumerate(parser.parse_records(root, stream)):
             rules.check_name(i, item.record[0])
             self._parsed.append(item)
-        self._records: list[Record] = [item.record for item in self._parsed]
-        self._index = rules.index_names(self._records)
-        rules.check_apart(self._records)
-        self._descriptor = descriptor
-        self._release = weakref.finalize(self, os.close, descriptor)
 
     def buffer(self) -> memoryview:
         return memoryview(self._live()).toreadonly()

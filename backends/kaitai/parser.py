@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
+import mmap
 import tomllib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -49,6 +50,20 @@ class Parsed(NamedTuple):
     record: Record
     name: tuple[int, int]
     shape: tuple[int, int]
+
+
+class Source:
+    """The memory that the parser reads from, until `drop`.
+
+    The parser's objects refer to each other in circles and so live until the garbage collector
+    comes round; without this, so would the mapping.
+    """
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self.read, self.seek, self.tell = memory.read, memory.seek, memory.tell
+
+    def drop(self) -> None:
+        del self.read, self.seek, self.tell
 
 
 def parse_header(stream: KaitaiStream) -> Any:
