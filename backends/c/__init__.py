@@ -1,0 +1,1 @@
+"""The loader in C (weig.h) and its binding through cffi."""
