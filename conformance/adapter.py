@@ -1,0 +1,53 @@
+"""An adapter to test: its command, and what it says of itself when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weig.conformance.process import Fault, StartError, Worker
+from weig.conformance.protocol import Hello, ProtocolError, hello_request, parse_hello
+
+__all__ = ["START_TIMEOUT", "Adapter", "Started", "greet"]
+
+START_TIMEOUT = 30.0  # seconds to answer hello
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A command to test. ``again`` is what selects it on the suite's own command line."""
+
+    label: str
+    command: tuple[str, ...]
+    again: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An adapter and what it said to ``hello``: None, and the ``problem``, where it said nothing.
+
+    ``seconds`` is how long it took to say it.
+    """
+
+    adapter: Adapter
+    hello: Hello | None
+    seconds: float = 0.0
+    problem: str = ""
+    stderr: str = ""
+
+
+def greet(adapter: Adapter) -> tuple[Started, Worker | None]:
+    """Starts a worker and says hello; the worker is given on, alive, where it answered well."""
+    try:
+        worker = Worker(adapter.command)
+    except StartError as error:
+        return Started(adapter, None, problem=f"cannot be started: {error}"), None
+    reply = worker.ask(hello_request(), START_TIMEOUT)
+    try:
+        if isinstance(reply, Fault):
+            raise ProtocolError(reply.text)
+        if reply.extra:
+            raise ProtocolError("wrote more than one line in answer to hello")
+        return Started(adapter, parse_hello(reply.line), reply.seconds), worker
+    except ProtocolError as error:
+        stderr = worker.kill().stderr
+        return Started(adapter, None, problem=f"hello: {error}", stderr=stderr), None

@@ -1,0 +1,330 @@
+"""Takes cases, one after another, through one adapter: in a shared worker, or each one alone.
+
+A fault (crash, hang, garbage) in a shared worker decides nothing by itself: the case is repeated
+alone, and that result counts. Where it does not repeat, the case before is repeated too, for a
+loader may die late of what it did early; where neither repeats, the case is *order-dependent*.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from weig.conformance.adapter import START_TIMEOUT, Adapter, greet
+from weig.conformance.manifest import Case
+from weig.conformance.outcome import Outcome, Result
+from weig.conformance.process import Ending, Fault, FaultKind, Reply, StartError, Worker
+from weig.conformance.protocol import (
+    Hello,
+    ProtocolError,
+    hello_request,
+    load_request,
+    parse_answer,
+)
+from weig.conformance.staging import (
+    COPY_LIMIT,
+    NotStageableError,
+    Sources,
+    Staged,
+    clear,
+    stage,
+)
+from weig.conformance.verdict import judge, unclaimed
+
+__all__ = ["Budget", "Job", "Lane", "Options"]
+
+MAX_HANGS = 5  # cases of one adapter that hang; then the rest is not run
+MAX_REPEATS = 25  # wrong answers of one adapter that are repeated alone
+
+_FAULTS = {
+    FaultKind.CRASH: Outcome.CRASH,
+    FaultKind.HANG: Outcome.HANG,
+    FaultKind.GARBAGE: Outcome.GARBAGE,
+}
+_WRONG = frozenset({Outcome.WRONG_VERDICT, Outcome.WRONG_CONTENT, Outcome.INTERNAL})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run. ``timeout`` is in seconds a case, ``memory`` in bytes over the base line."""
+
+    isolation: str = "auto"
+    jobs: int = 1
+    timeout: float = 10.0
+    seed: int = 0
+    strict_codes: bool = False
+    via: str | None = None
+    memory: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A case under its number; the order of the numbers is the shuffled one."""
+
+    number: str
+    case: Case
+
+
+@dataclass
+class Budget:
+    """What is left, for one adapter, of the repeats and hangs that a run can afford."""
+
+    repeats: int = MAX_REPEATS
+    hangs: int = MAX_HANGS
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def repeat(self) -> bool:
+        """Takes one repeat; False where none is left."""
+        with self.lock:
+            self.repeats -= 1
+            return self.repeats >= 0
+
+    def hang(self) -> None:
+        """Counts one hang."""
+        with self.lock:
+            self.hangs -= 1
+
+
+@dataclass
+class Lane:
+    """One adapter's way through a share of the cases. Used by one thread."""
+
+    adapter: Adapter
+    hello: Hello
+    hello_seconds: float
+    sources: Sources
+    options: Options
+    room: Path
+    budget: Budget
+    worker: Worker | None = None
+    base_rss: int | None = None
+    previous: Job | None = None  # the last case that the live worker answered
+    results: dict[str, Result] = field(default_factory=dict)
+
+    def run(
+        self, jobs: Sequence[Job], progress: Callable[[Result], None], stop: threading.Event
+    ) -> list[Result]:
+        """Takes the jobs in order, until ``stop`` is set. Always ends the worker."""
+        try:
+            for job in jobs:
+                if stop.is_set():
+                    break
+                result = self._settle(job)
+                self.results[job.case.ident] = result
+                progress(result)
+            self._finish()
+        finally:
+            self._drop_worker()
+        return list(self.results.values())
+
+    def _settle(self, job: Job) -> Result:
+        """The result of one case, repeats included."""
+        missing = unclaimed(job.case, self.hello)
+        if missing is not None:
+            return self._result(job, Outcome.NOT_CLAIMED, missing)
+        if self.budget.hangs <= 0:
+            return self._result(job, Outcome.NOT_RUN, f"gave up after {MAX_HANGS} hangs")
+        try:
+            alone = self.options.isolation == "case" or "memory" in job.case.tags
+            result = self._alone(job) if alone else self._shared(job)
+            if result.outcome in _WRONG and self.budget.repeat():
+                result = self._repeat(job, result, alone)
+        except NotStageableError as error:
+            return self._result(job, Outcome.NOT_RUN, str(error))
+        if result.outcome is Outcome.HANG:
+            self.budget.hang()
+        return result
+
+    def _repeat(self, job: Job, first: Result, alone: bool) -> Result:
+        """A wrong answer once more, alone, and with the bytes themselves where digests differ."""
+        if not alone:
+            again = self._alone(job)
+            if again.outcome is Outcome.PASS:
+                text = f"{first.outcome} in a shared worker{self._after()}, right alone"
+                return replace(first, outcome=Outcome.ORDER_DEPENDENT, detail=text)
+            first = again
+        if any(item.where.endswith(".sha256") for item in first.differences):
+            shown = self._alone(job, data="hex")
+            if shown.outcome is first.outcome:
+                return shown
+        return first
+
+    def _shared(self, job: Job) -> Result:
+        """One case in the live worker, which is started, or replaced, where need be."""
+        if self.worker is not None and (trouble := self.worker.early()):
+            self._drop_worker()
+            self._suspect(trouble)
+        if self.worker is None:
+            self.previous = None
+            _, self.worker = greet(self.adapter)
+            if self.worker is None:
+                return self._alone(job)
+        staged = stage(job.case, self.sources, self.room, job.number)
+        reply = self.worker.ask(self._request(job, staged, None), self.options.timeout)
+        try:
+            result = self._judge(job, staged, reply, None)
+        finally:
+            clear(self.room)
+        if result.outcome in _FAULTS.values():
+            self._drop_worker()
+            return self._after_fault(job, result)
+        self.previous = job
+        return result
+
+    def _after_fault(self, job: Job, first: Result) -> Result:
+        """What counts after a fault in a shared worker."""
+        alone = self._alone(job)
+        if alone.outcome is not Outcome.PASS:
+            return alone
+        after = self._after()
+        if self.previous is not None and self._blame_previous():
+            return alone
+        text = f"{first.detail}, in a shared worker{after}; right alone"
+        return replace(alone, outcome=Outcome.ORDER_DEPENDENT, detail=text, stderr=first.stderr)
+
+    def _suspect(self, trouble: str) -> None:
+        """The worker is in trouble after an answer that was right: repeats that case alone."""
+        if self.previous is None or self._blame_previous():
+            return
+        before = self.results[self.previous.case.ident]
+        if before.outcome is Outcome.PASS:
+            text = f"{trouble}; right alone"
+            self.results[before.case] = replace(
+                before, outcome=Outcome.ORDER_DEPENDENT, detail=text
+            )
+
+    def _blame_previous(self) -> bool:
+        """Repeats the last answered case alone; where that is a fault, it is its result."""
+        if self.previous is None:
+            return False
+        alone = self._alone(self.previous)
+        if alone.outcome not in _FAULTS.values():
+            return False
+        self.results[self.previous.case.ident] = alone
+        return True
+
+    def _alone(self, job: Job, data: str | None = None) -> Result:
+        """One case in a process of its own: one line, then the end of its standard input."""
+        staged = stage(job.case, self.sources, self.room, job.number)
+        try:
+            worker = Worker(self.adapter.command)
+        except StartError as error:
+            clear(self.room)
+            return self._result(job, Outcome.CRASH, f"cannot be started: {error}")
+        timeout = self.options.timeout + 4 * self.hello_seconds  # starting counts here
+        try:
+            reply = worker.ask(self._request(job, staged, data), timeout, last=True)
+            ending = worker.kill() if isinstance(reply, Fault) else worker.finish(timeout)
+        except BaseException:
+            worker.kill()
+            raise
+        if isinstance(reply, Reply):
+            reply = _whole_life(reply, ending)
+        result = self._judge(job, staged, reply, data)
+        clear(self.room)
+        result = replace(result, stderr="" if result.outcome is Outcome.PASS else ending.stderr)
+        return self._weighed(job, result, ending) if "memory" in job.case.tags else result
+
+    def _weighed(self, job: Job, result: Result, ending: Ending) -> Result:
+        """A result that is right, unless its process needed too much memory."""
+        if self.base_rss is None:
+            self.base_rss = self._measure_base()
+        limit = self.options.memory + 2 * job.case.size  # a loader may hold the file, and swap it
+        over = ending.peak_rss - self.base_rss
+        if result.outcome is not Outcome.PASS or over <= limit:
+            return result
+        text = f"{over >> 20} MiB over its base line of {self.base_rss >> 20} MiB"
+        return replace(
+            result, outcome=Outcome.MEMORY, detail=f"{text}; the limit is {limit >> 20} MiB"
+        )
+
+    def _measure_base(self) -> int:
+        """The peak memory of a process that only says hello."""
+        worker = Worker(self.adapter.command)
+        worker.ask(hello_request(), START_TIMEOUT, last=True)
+        return worker.finish(START_TIMEOUT).peak_rss
+
+    def _request(self, job: Job, staged: Staged, data: str | None) -> bytes:
+        return load_request(
+            job.number,
+            str(staged.path),
+            data or self._content(job.case),
+            job.case.level,
+            self.options.via,
+        )
+
+    def _content(self, case: Case) -> str:
+        """Whether digests are asked for: where they are claimed, and the file is no giant."""
+        if "data" not in self.hello.profiles:
+            return "none"
+        if case.want is not None:
+            wanted = any(tensor.sha256 is not None for tensor in case.want.tensors)
+        else:
+            wanted = case.size <= COPY_LIMIT
+        return "sha256" if wanted else "none"
+
+    def _judge(self, job: Job, staged: Staged, reply: Reply | Fault, data: str | None) -> Result:
+        """The result of one exchange."""
+        if isinstance(reply, Reply) and reply.extra:
+            text = f"more than one line in answer: {reply.extra[:60]!r}"
+            reply = Fault(FaultKind.GARBAGE, text, reply.seconds)
+        if isinstance(reply, Fault):
+            stderr = self.worker.stderr if self.worker else ""
+            return self._result(job, _FAULTS[reply.kind], reply.text, reply.seconds, stderr)
+        try:
+            answer = parse_answer(reply.line, job.number)
+        except ProtocolError as error:
+            return self._result(job, Outcome.GARBAGE, str(error), reply.seconds)
+        with_content = (data or self._content(job.case)) != "none"
+        verdict = judge(job.case, answer, self.hello, with_content)
+        result = Result(
+            self.adapter.label,
+            job.case.ident,
+            verdict.outcome,
+            reply.seconds,
+            verdict.detail,
+            verdict.differences,
+        )
+        change = staged.modified()
+        if change is not None:
+            return replace(result, outcome=Outcome.MODIFIED_INPUT, detail=change)
+        return result
+
+    def _result(
+        self, job: Job, outcome: Outcome, detail: str, seconds: float = 0.0, stderr: str = ""
+    ) -> Result:
+        return Result(self.adapter.label, job.case.ident, outcome, seconds, detail, (), stderr)
+
+    def _after(self) -> str:
+        return f" after {self.previous.case.ident}" if self.previous is not None else ""
+
+    def _finish(self) -> None:
+        """The end of the input: a worker that dies of it puts its last case under suspicion."""
+        if self.worker is None:
+            return
+        ending = self.worker.finish()
+        self.worker = None
+        if ending.extra:
+            self._suspect(f"wrote without being asked: {ending.extra[:60]!r}")
+        elif ending.signal is not None:
+            self._suspect(f"died of {ending.signal} at the end of its input")
+
+    def _drop_worker(self) -> None:
+        if self.worker is not None:
+            self.worker.kill()
+            self.worker = None
+
+
+def _whole_life(reply: Reply, ending: Ending) -> Reply | Fault:
+    """An answer given alone, with what the process did after it."""
+    if ending.extra:
+        text = f"more than one line in answer: {ending.extra[:60]!r}"
+        return Fault(FaultKind.GARBAGE, text, reply.seconds)
+    if ending.killed:
+        text = "answered, but did not end when its standard input ended"
+        return Fault(FaultKind.HANG, text, reply.seconds)
+    if ending.signal is not None:
+        return Fault(FaultKind.CRASH, f"died of {ending.signal} after its answer", reply.seconds)
+    return reply

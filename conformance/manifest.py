@@ -1,0 +1,214 @@
+"""The cases, read from a manifest (``manifest.json``): files, expectations, rules.
+
+Keys that are not known are ignored, so that a newer suite can say more. What is known is checked
+here once; the rest of the engine trusts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weig.conformance.outcome import SuiteError
+
+__all__ = ["Case", "Manifest", "Rule", "Span", "Want", "WantTensor", "read"]
+
+KINDS = (
+    "file",
+    "sparse",
+    "directory",
+    "fifo",
+    "symlink-loop",
+    "symlink",
+    "device",
+    "socket",
+    "missing",
+    "host-path",
+)
+EXPECTATIONS = ("accept", "reject", "either")
+LEVELS = ("open", "deep")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One sentence of the specification."""
+
+    ident: str
+    text: str
+    section: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes of a file that have a name."""
+
+    offset: int
+    length: int
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class WantTensor:
+    """One tensor that an accepted answer must list; ``sha256`` is over the canonical bytes.
+
+    None for the digest: the content is not compared (a file too large to read in a test).
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What an accepted answer must say."""
+
+    byte_order: str
+    count: int
+    tensors: tuple[WantTensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One file and what a conforming loader says to it.
+
+    ``file`` is relative to the manifest; None where the case is no regular file. ``limits`` are
+    the numbers of the case that a loader may claim a limit for (``max_rank``, ...).
+    """
+
+    ident: str
+    title: str
+    chapter: str
+    kind: str
+    expect: str
+    level: str = "open"
+    file: str | None = None
+    path: str | None = None
+    sha256: str | None = None
+    size: int = 0
+    rules: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    profiles: frozenset[str] = frozenset()
+    dtypes: frozenset[str] = frozenset()
+    limits: Mapping[str, int] | None = None
+    tags: frozenset[str] = frozenset()
+    weakness: str = ""
+    edit: tuple[str, ...] = ()
+    marks: tuple[Span, ...] = ()
+    fields: tuple[Span, ...] = ()
+    want: Want | None = None
+    pieces: tuple[tuple[int, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All cases of a suite, in its order, and the rules they name."""
+
+    path: Path
+    format: str
+    suite: str
+    rules: Mapping[str, Rule]
+    cases: tuple[Case, ...]
+
+    @property
+    def directory(self) -> Path:
+        """Where the files of the cases are."""
+        return self.path.parent
+
+
+def read(path: Path) -> Manifest:
+    """Reads a manifest: the file itself, or a directory that holds a ``manifest.json``.
+
+    Raises SuiteError with one line where it cannot be read or does not hold what it must.
+    """
+    if path.is_dir():
+        path = path / "manifest.json"
+    try:
+        table = json.loads(path.read_text("utf-8"))
+        cases = tuple(_case(item) for item in table["cases"])
+        rules = {ident: _rule(ident, rule) for ident, rule in table.get("rules", {}).items()}
+        result = Manifest(path, str(table["format"]), str(table["suite"]), rules, cases)
+    except OSError as error:
+        raise SuiteError(f"cannot read the manifest {path}: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SuiteError(f"bad manifest {path}: {type(error).__name__}: {error}") from None
+    seen: set[str] = set()
+    for case in cases:
+        if case.ident in seen:
+            raise SuiteError(f"bad manifest {path}: two cases are called {case.ident}")
+        seen.add(case.ident)
+    return result
+
+
+def _rule(ident: str, table: Mapping[str, Any]) -> Rule:
+    return Rule(ident, str(table.get("text", "")), str(table.get("section", "")))
+
+
+def _case(table: Mapping[str, Any]) -> Case:
+    ident = table["id"]
+    case = Case(
+        ident=ident,
+        title=table.get("title", ""),
+        chapter=table.get("chapter", ""),
+        kind=_one_of(table.get("kind", "file"), KINDS, ident),
+        expect=_one_of(table["expect"], EXPECTATIONS, ident),
+        level=_one_of(table.get("level", "open"), LEVELS, ident),
+        file=table.get("file"),
+        path=table.get("path"),
+        sha256=table.get("sha256"),
+        size=table.get("size") or 0,
+        rules=tuple(table.get("rules", ())),
+        errors=tuple(table.get("errors", ())),
+        profiles=frozenset(table.get("profiles", ())),
+        dtypes=frozenset(table.get("dtypes", ())),
+        limits={
+            key: value
+            for key, value in table.items()
+            if key.startswith("max_") and isinstance(value, int)
+        },
+        tags=frozenset(table.get("tags", ())),
+        weakness=table.get("weakness") or "",
+        edit=tuple(str(item) for item in table.get("edit", ())),
+        marks=_spans(table.get("marks", ())),
+        fields=_spans(table.get("fields", ())),
+        want=_want(table.get("want")),
+        pieces=tuple(
+            (piece["offset"], bytes.fromhex(piece["hex"])) for piece in table.get("pieces", ())
+        ),
+    )
+    if case.kind == "file" and case.file is None:
+        raise ValueError(f"case {ident} names no file")
+    if case.kind in ("device", "host-path") and case.path is None:
+        raise ValueError(f"case {ident} names no path")
+    return case
+
+
+def _one_of(word: str, words: tuple[str, ...], ident: str) -> str:
+    if word not in words:
+        raise ValueError(f"case {ident}: {word!r} is none of {', '.join(words)}")
+    return word
+
+
+def _spans(items: list[Mapping[str, Any]]) -> tuple[Span, ...]:
+    return tuple(Span(item["offset"], item["length"], item.get("field", "")) for item in items)
+
+
+def _want(table: Mapping[str, Any] | None) -> Want | None:
+    if table is None:
+        return None
+    tensors = tuple(
+        WantTensor(
+            item["name"],
+            item["dtype"],
+            tuple(item["shape"]),
+            item["nbytes"],
+            item.get("sha256"),
+        )
+        for item in table["tensors"]
+    )
+    return Want(table["byte_order"], table["count"], tensors)

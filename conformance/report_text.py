@@ -1,0 +1,165 @@
+"""The report for a terminal: a matrix, every failure with what is needed to mend it, the counts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from weig.conformance.hexdump import annotated
+from weig.conformance.manifest import Case, Manifest
+from weig.conformance.outcome import Bucket, Outcome, Result, bucket
+from weig.conformance.results import Results, counts
+from weig.conformance.staging import Sources
+from weig.conformance.text import printable
+
+__all__ = ["report", "summary"]
+
+STDERR_LINES = 12
+
+
+def report(results: Results, manifest: Manifest, verbose: bool = False) -> str:
+    """The whole report; ``verbose`` adds a line for each result that did not fail."""
+    cases = {case.ident: case for case in manifest.cases}
+    return "\n".join(_report(results, manifest, cases, verbose)) + "\n"
+
+
+def summary(results: Results) -> str:
+    """The last line: ``N passed, N failed, N skipped``."""
+    found = counts(results)
+    return ", ".join(f"{found[one]} {one}" for one in Bucket)
+
+
+def _report(
+    results: Results, manifest: Manifest, cases: dict[str, Case], verbose: bool
+) -> Iterator[str]:
+    sources = Sources.of(manifest)
+    yield f"{results.format} suite {results.suite}, {len(results.adapters)} loaders"
+    yield ""
+    yield from _matrix(results, cases)
+    if verbose:
+        yield ""
+        for result in results.results:
+            yield f"{result.outcome:<15} {result.adapter:<14} {result.case}  {result.detail}"
+    for alike in _failures(results):
+        yield ""
+        yield from _failure(alike, results, manifest, cases, sources)
+    yield from _warnings(results)
+    for adapter in results.adapters:
+        if adapter.problem:
+            yield ""
+            yield f"NOT STARTED  {adapter.label}: {printable(adapter.problem)}"
+            yield f"  command    {shlex.join(adapter.command)}"
+            yield from _stderr(adapter.stderr)
+            yield f"  help       weig conformance doctor -- {shlex.join(adapter.command)}"
+    for problem in results.problems:
+        yield ""
+        yield f"KNOWN FAILURES  {printable(problem)}"
+    yield ""
+    how = f"{results.seconds:.1f} s, seed {results.seed}, isolation {results.isolation}"
+    yield how + (", strict codes" if results.strict_codes else "")
+    yield summary(results)
+
+
+def _matrix(results: Results, cases: dict[str, Case]) -> Iterator[str]:
+    """Loaders by chapters: how many of the cases that count were passed."""
+    chapters = list(dict.fromkeys(cases[item.case].chapter for item in results.results))
+    rows = [["", *chapters, "all"]]
+    for adapter in results.adapters:
+        mine = [item for item in results.results if item.adapter == adapter.label]
+        cells = [
+            _cell([item for item in mine if cases[item.case].chapter == chapter], results)
+            for chapter in chapters
+        ]
+        rows.append([adapter.label, *cells, _cell(mine, results)])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        first = row[0].ljust(widths[0])
+        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        yield "  ".join([first, *rest]).rstrip()
+
+
+def _cell(items: Sequence[Result], results: Results) -> str:
+    buckets = [bucket(item.outcome, results.strict_codes) for item in items]
+    ran = len(buckets) - buckets.count(Bucket.SKIPPED)
+    return f"{buckets.count(Bucket.PASSED)}/{ran}" if ran else "-"
+
+
+def _failures(results: Results) -> list[list[Result]]:
+    """The failed results; those that say the same of the same case stand together."""
+    alike: dict[tuple[object, ...], list[Result]] = {}
+    for item in results.results:
+        if bucket(item.outcome, results.strict_codes) is Bucket.FAILED:
+            key = (item.case, item.outcome, item.differences)
+            alike.setdefault(key, []).append(item)
+    return list(alike.values())
+
+
+def _failure(
+    alike: Sequence[Result],
+    results: Results,
+    manifest: Manifest,
+    cases: dict[str, Case],
+    sources: Sources,
+) -> Iterator[str]:
+    first = alike[0]
+    case = cases[first.case]
+    yield f"FAILED  {first.case}  {first.outcome}  {', '.join(item.adapter for item in alike)}"
+    if case.title:
+        yield f"  title      {printable(case.title)}"
+    for ident in case.rules:
+        rule = manifest.rules.get(ident)
+        yield f"  rule       {ident}  {printable(rule.text) if rule else ''}".rstrip()
+    for edit in case.edit:
+        yield f"  edit       {printable(edit)}"
+    if case.weakness:
+        yield f"  weakness   {case.weakness}"
+    if not first.differences:
+        yield f"  want       {_wanted(case)}"
+    if first.detail:
+        yield f"  {'got' if not first.differences else 'note':<10} {printable(first.detail)}"
+    for item in first.differences:
+        yield f"  at         {printable(item.where)}"
+        yield f"    want     {printable(item.want)}"
+        yield f"    got      {printable(item.got)}"
+    for line in annotated(case, sources):
+        yield f"  {line}"
+    yield from _stderr(first.stderr)
+    yield f"  repeat     {_again(first, results)}"
+
+
+def _wanted(case: Case) -> str:
+    """What the case expects, in words."""
+    if case.expect == "reject":
+        return f"rejected with {' or '.join(case.errors) or 'any code'}"
+    return "accepted" if case.expect == "accept" else "accepted or rejected"
+
+
+def _again(result: Result, results: Results) -> str:
+    """The one command that repeats a failure."""
+    adapter = next(item for item in results.adapters if item.label == result.adapter)
+    words = ["weig", "conformance", "run"]
+    if result.outcome is Outcome.ORDER_DEPENDENT:  # it takes the cases before to show it
+        words += ["--seed", str(results.seed), "--isolation", results.isolation]
+    else:
+        words += ["-k", result.case, "--isolation", "case"]
+    if results.strict_codes:
+        words.append("--strict-codes")
+    return shlex.join([*words, *adapter.again])
+
+
+def _stderr(text: str) -> Iterator[str]:
+    for line in text.splitlines()[-STDERR_LINES:]:
+        yield f"  stderr   | {printable(line)}"
+
+
+def _warnings(results: Results) -> Iterator[str]:
+    """One line for each wrong code that is no failure."""
+    if results.strict_codes:
+        return
+    for item in results.results:
+        if item.outcome is Outcome.WRONG_CODE:
+            yield ""
+            for difference in item.differences:
+                got = printable(difference.got)
+                yield f"WARNING  {item.case}  {item.outcome}  {item.adapter}"
+                yield f"  want {difference.want}, got {got}"
