@@ -23,9 +23,10 @@ else:
 class TensorView(Exporter):
     """A read-only tensor. Making one touches no tensor byte; it keeps the file's memory alive.
 
-    ``memoryview(view)`` (and ``.data``) is the tensor's bytes, dense and row-major, in the host's
-    byte order: the very bytes of the file where the file has that order, and one conversion pass
-    into fresh memory, made at the first use, where it has the other.
+    ``.data`` is the tensor's bytes, dense and row-major, in the host's byte order: the very bytes
+    of the file where the file has that order, and one conversion pass into fresh memory, made at
+    the first use, where it has the other. ``memoryview(view)``, ``numpy.asarray(view)`` and DLPack
+    stand on the same memory. BF16 and F8 have no buffer format: they give no memoryview.
     """
 
     __slots__ = ("_buffer", "_converted", "_dtype", "_opened", "name", "nbytes", "offset", "shape")
@@ -89,7 +90,11 @@ class TensorView(Exporter):
         return np.frombuffer(self.data, f"u{self._dtype.unit}").byteswap().tobytes()
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        return self.data
+        try:
+            return memoryview(self.numpy())
+        except ValueError:
+            # Plain bytes here would be taken for an array of U8 by numpy.asarray.
+            raise BufferError(f"{self.dtype} has no buffer format; take .data or .numpy()") from None
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()
