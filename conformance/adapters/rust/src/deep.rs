@@ -1,7 +1,7 @@
 //! Deep verification (section 12).
 
 use crate::dtype::Dtype;
-use crate::error::{ensure, Code, Result};
+use crate::error::{ensure, Code::*, Result};
 use crate::file::{File, RECORD};
 
 impl File {
@@ -31,12 +31,7 @@ impl File {
                 let gap = self.storage.span(covered, start - covered);
                 let found = gap.iter().position(|&byte| byte != 0);
                 let at = covered + found.unwrap_or(0) as u64;
-                ensure(
-                    found.is_none(),
-                    Code::NonzeroPadding,
-                    "padding",
-                    format_args!("PAD-1: the byte at {at} belongs to nothing and is not zero"),
-                )?;
+                ensure(found.is_none(), NonzeroPadding, "PAD-1", "padding", at)?;
             }
             covered = covered.max(start + size);
         }
@@ -49,19 +44,14 @@ impl File {
         let mut last = None;
         for &index in &self.by_data {
             let record = &self.records[index];
-            if record.dtype.code != Dtype::BOOL || last == Some(record.place()) {
+            if record.dtype != Dtype::BOOL || last == Some(record.place()) {
                 continue;
             }
             last = Some(record.place());
             let bytes = self.storage.span(record.data_offset, record.data_size);
-            let found = bytes.iter().find(|&&byte| byte > 1);
-            ensure(
-                found.is_none(),
-                Code::BadBool,
-                "data",
-                format_args!("BOOL-1: {} among the elements", found.unwrap_or(&0)),
-            )
-            .map_err(|error| error.in_record(index))?;
+            let wrong = bytes.iter().find(|&&byte| byte > 1);
+            ensure(wrong.is_none(), BadBool, "BOOL-1", "data", wrong.unwrap_or(&0))
+                .map_err(|error| error.in_record(index))?;
         }
         Ok(())
     }

@@ -88,11 +88,15 @@ impl From<io::Error> for Error {
     }
 }
 
-/// One check of one rule. The message is made only where it fails, from what was `found` there:
-/// a number, or text that is escaped already.
+/// A refusal that names its rule and what was `found`: a number, or text that is escaped already.
+pub(crate) fn refusal(code: Code, rule: &str, field: &str, found: impl Display) -> Error {
+    Error { code, field: field.to_owned(), message: format!("breaks {rule}: {found}") }
+}
+
+/// One check of one rule. The message is made only where it fails.
 pub(crate) fn ensure(ok: bool, code: Code, rule: &str, field: &str, found: impl Display) -> Result<()> {
     match ok {
         true => Ok(()),
-        false => Err(Error { code, field: field.to_owned(), message: format!("breaks {rule}: {found}") }),
+        false => Err(refusal(code, rule, field, found)),
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::dtype::Dtype;
-use crate::error::{ensure, Code::*, Result};
+use crate::error::{ensure, refusal, Code::*, Result};
 use crate::storage::{self, Identity, Storage, Via};
 use crate::ByteOrder;
 
@@ -85,8 +85,7 @@ fn byte_order(header: &[u8; 64]) -> Result<ByteOrder> {
         h if h[8] == b'{' => "perhaps safetensors",
         _ => "no known format",
     };
-    ensure(false, BadMagic, "HDR-2", "header.magic", other)?;
-    unreachable!()
+    Err(refusal(BadMagic, "HDR-2", "header.magic", other))
 }
 
 /// Checks the first 64 bytes against sections 3 to 6 and the real size of the file.
@@ -125,17 +124,15 @@ fn parse_record(raw: &[u8], order: ByteOrder, h: &Header, storage: &Storage) -> 
     let data_size = number(order.u64(raw, 40), "data_size")?;
     let (code, pad) = (order.u32(raw, 8), order.u32(raw, 12));
     ensure(pad == 0, BadReserved, "META-4", "pad", pad)?;
-    let dtype = Dtype::from_code(code);
-    ensure(dtype.is_some(), BadDtype, "DTYPE-1", "dtype", code)?;
-    let dtype = dtype.unwrap_or(Dtype::BOOL);
+    let dtype = Dtype::from_code(code).ok_or_else(|| refusal(BadDtype, "DTYPE-1", "dtype", code))?;
 
     let in_aux = h.aux_start <= name_offset && name_offset < h.data_offset;
     ensure(in_aux, BadName, "NAME-1", "name_offset", name_offset)?;
     // Never further than 1024 bytes, so that names that share storage cannot make this slow.
     let window = storage.span(name_offset, MAX_NAME.min(h.data_offset - name_offset));
     let nul = window.iter().position(|&byte| byte == 0);
-    ensure(nul.is_some(), BadName, "NAME-2 or NAME-3", "name_offset", "no NUL where one must be")?;
-    let name = &window[..nul.unwrap_or(0)];
+    let no_nul = || refusal(BadName, "NAME-2 or NAME-3", "name_offset", "no NUL where one must be");
+    let name = &window[..nul.ok_or_else(no_nul)?];
     ensure(!name.is_empty(), BadName, "NAME-3", "name_offset", "an empty name")?;
     ensure(std::str::from_utf8(name).is_ok(), BadName, "NAME-4", "name_offset", name.escape_ascii())?;
     let control = name.iter().any(u8::is_ascii_control);
@@ -177,23 +174,14 @@ impl File {
     /// Opens and checks a file: all of it at level *open*, or nothing is given out (OPEN-6).
     pub fn open(path: impl AsRef<Path>, via: Via) -> Result<File> {
         let (handle, identity) = storage::open(path.as_ref())?;
-        ensure(
-            identity.size >= 72,
-            Code::TooSmall,
-            "",
-            format_args!("HDR-1: {} bytes, at least 72 are needed", identity.size),
-        )?;
+        ensure(identity.size >= 72, TooSmall, "HDR-1", "", identity.size)?;
         // Both ends are read, not faulted in: a map makes the kernel read more than it needs.
         let raw: [u8; 64] = storage::read_at(&handle, 0)?;
         let order = byte_order(&raw)?;
         let header = parse_header(&raw, order, identity.size)?;
         let tail: [u8; 8] = storage::read_at(&handle, header.end)?;
-        ensure(
-            order.u64(&tail, 0) == SENTINEL,
-            Code::BadSentinel,
-            "sentinel",
-            format_args!("TAIL-1: the file does not end as a complete one does"),
-        )?;
+        let sentinel = order.u64(&tail, 0);
+        ensure(sentinel == SENTINEL, BadSentinel, "TAIL-1", "sentinel", sentinel)?;
 
         let storage = Storage::load(&handle, identity.size, via)?;
         let mut file = File {
@@ -235,12 +223,15 @@ impl File {
         let mut sorted: Vec<usize> = (0..self.records.len()).collect();
         sorted.sort_unstable_by_key(|&index| self.name_bytes(index));
         for pair in sorted.windows(2) {
-            let name = self.name_bytes(pair[1]);
-            if self.name_bytes(pair[0]) == name {
-                let why = format!("NAME-6: \"{}\" stands twice", name.escape_ascii());
-                let error = Error::new(Code::DuplicateName, "name_offset", why);
-                return Err(error.in_record(pair[0].max(pair[1])));
-            }
+            let (name, last) = (self.name_bytes(pair[1]), pair[0].max(pair[1]));
+            ensure(
+                name != self.name_bytes(pair[0]),
+                DuplicateName,
+                "NAME-6",
+                "name_offset",
+                name.escape_ascii(),
+            )
+            .map_err(|error| error.in_record(last))?;
         }
         self.by_name = sorted;
         Ok(())
@@ -250,16 +241,14 @@ impl File {
     /// all are disjoint.
     fn check_overlaps(&mut self) -> Result<()> {
         let records = &self.records;
-        let mut sorted: Vec<usize> = (0..records.len())
-            .filter(|&index| records[index].data_size > 0)
-            .collect();
+        let mut sorted: Vec<usize> =
+            (0..records.len()).filter(|&index| records[index].data_size > 0).collect();
         sorted.sort_unstable_by_key(|&index| records[index].place());
         for pair in sorted.windows(2) {
             let (a, b) = (&records[pair[0]], &records[pair[1]]);
-            if a.place() != b.place() && b.data_offset < a.data_offset + a.data_size {
-                let why = format!("DATA-4: shares bytes with meta[{}]", pair[0]);
-                return Err(Error::new(Code::Overlap, "data_offset", why).in_record(pair[1]));
-            }
+            let apart = a.place() == b.place() || a.data_offset + a.data_size <= b.data_offset;
+            ensure(apart, Overlap, "DATA-4", "data_offset", b.data_offset)
+                .map_err(|error| error.in_record(pair[1]))?;
         }
         self.by_data = sorted;
         Ok(())
@@ -290,24 +279,14 @@ impl File {
     pub fn tensor(&self, name: &str) -> Result<Tensor<'_>> {
         self.by_name
             .binary_search_by_key(&name.as_bytes(), |&index| self.name_bytes(index))
-            .map(|at| Tensor {
-                file: self,
-                index: self.by_name[at],
-            })
-            .map_err(|_| {
-                let why = format!("no tensor \"{}\"", name.escape_default());
-                Error::new(Code::NoSuchTensor, "", why)
-            })
+            .map(|at| Tensor { file: self, index: self.by_name[at] })
+            .map_err(|_| refusal(NoSuchTensor, "no rule", "", name.escape_default()))
     }
 
     /// OPEN-10: says whether the file that was opened has changed since.
     pub fn check_unmodified(&self) -> Result<()> {
-        ensure(
-            Identity::ask(&self.handle)? == self.identity,
-            Code::Modified,
-            "",
-            format_args!("OPEN-10: the file was changed after it was opened"),
-        )
+        let same = Identity::ask(&self.handle)? == self.identity;
+        ensure(same, Modified, "OPEN-10", "", "the file was changed after it was opened")
     }
 }
 

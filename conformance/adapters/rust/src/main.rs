@@ -30,11 +30,7 @@ impl Options {
     /// Unknown keys are skipped, as the protocol says; an unknown value of a known key is not
     /// something to guess at.
     fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Result<Self, String> {
-        let mut options = Options {
-            via: Via::Mmap,
-            deep: false,
-            content: Content::Sha256,
-        };
+        let mut options = Options { via: Via::Mmap, deep: false, content: Content::Sha256 };
         for field in fields {
             match field.split_once('=') {
                 Some(("via", "mmap")) => options.via = Via::Mmap,
@@ -57,13 +53,13 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Digests by place and dtype: many names for one tensor cost one pass over its bytes.
-type Digests = HashMap<(u64, usize, u32), String>;
+type Digests = HashMap<(u64, usize, Dtype), String>;
 
 fn describe(tensor: Tensor<'_>, via: Via, content: Content, digests: &mut Digests) -> Value {
     let bytes = tensor.bytes();
     let mut entry = Map::new();
     entry.insert("name".into(), json!(tensor.name()));
-    entry.insert("dtype".into(), json!(tensor.dtype().name));
+    entry.insert("dtype".into(), json!(tensor.dtype().name()));
     entry.insert("shape".into(), tensor.shape().collect());
     entry.insert("nbytes".into(), json!(bytes.len()));
     let backing = match via {
@@ -78,7 +74,7 @@ fn describe(tensor: Tensor<'_>, via: Via, content: Content, digests: &mut Digest
         tensor.little_endian(|piece| text += &hex(piece));
         entry.insert("data".into(), json!(text));
     } else if content != Content::None {
-        let key = (tensor.offset(), bytes.len(), tensor.dtype().code);
+        let key = (tensor.offset(), bytes.len(), tensor.dtype());
         let digest = digests.entry(key).or_insert_with(|| {
             let mut hasher = Sha256::new();
             tensor.little_endian(|piece| hasher.update(piece));
@@ -110,10 +106,8 @@ fn load(id: &str, path: &OsStr, options: &Options) -> Value {
         ByteOrder::Big => "big",
     };
     let mut digests = Digests::new();
-    let tensors: Value = file
-        .tensors()
-        .map(|tensor| describe(tensor, file.via(), options.content, &mut digests))
-        .collect();
+    let tensors: Value =
+        file.tensors().map(|tensor| describe(tensor, file.via(), options.content, &mut digests)).collect();
     json!({
         "id": id, "status": "accepted", "byte_order": order, "count": file.len(),
         "tensors": tensors,
@@ -121,7 +115,7 @@ fn load(id: &str, path: &OsStr, options: &Options) -> Value {
 }
 
 fn hello() -> Value {
-    let dtypes: Vec<_> = Dtype::all().iter().map(|dtype| dtype.name).collect();
+    let dtypes: Vec<_> = Dtype::all().map(Dtype::name).collect();
     json!({
         "protocol": 1, "loader": "weig-rust", "version": env!("CARGO_PKG_VERSION"),
         "language": "rust", "spec": ["1"],
@@ -133,7 +127,8 @@ fn answer(line: &[u8]) -> Value {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b'\t').collect();
     let text = |at: usize| String::from_utf8_lossy(fields.get(at).copied().unwrap_or_default());
     let id = text(1);
-    let unsupported = |why: String| json!({"id": &*id, "status": "unsupported", "error": "UNSUPPORTED", "message": why});
+    let unsupported =
+        |why: String| json!({"id": &*id, "status": "unsupported", "error": "UNSUPPORTED", "message": why});
     match (fields[0], fields.get(2)) {
         (b"hello", _) => hello(),
         (b"load", Some(path)) => {
@@ -141,12 +136,8 @@ fn answer(line: &[u8]) -> Value {
             match Options::parse(rest.filter_map(|field| std::str::from_utf8(field).ok())) {
                 Ok(options) => {
                     // A panic would be a fault of this program; it is told, not hidden.
-                    catch_unwind(AssertUnwindSafe(|| {
-                        load(&id, OsStr::from_bytes(path), &options)
-                    }))
-                    .unwrap_or_else(
-                        |_| json!({"id": &*id, "status": "internal", "message": "panic"}),
-                    )
+                    catch_unwind(AssertUnwindSafe(|| load(&id, OsStr::from_bytes(path), &options)))
+                        .unwrap_or_else(|_| json!({"id": &*id, "status": "internal", "message": "panic"}))
                 }
                 Err(field) => unsupported(format!("unknown value: {}", field.escape_default())),
             }

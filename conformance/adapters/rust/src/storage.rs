@@ -7,7 +7,7 @@ use std::path::Path;
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
 
-use crate::error::{ensure, Code, Error, Result};
+use crate::error::{ensure, refusal, Code::*, Result};
 
 /// How the bytes are held (section 17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,8 @@ impl Identity {
 
 /// Opens a regular file without ever waiting (OPEN-1, OPEN-2).
 pub(crate) fn open(path: &Path) -> Result<(File, Identity)> {
-    let irregular = || Error::new(Code::NotRegularFile, "", "OPEN-1: not a regular file");
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path);
+    let irregular = || refusal(NotRegularFile, "OPEN-1", "", "not a regular file");
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
     let file = match opened {
         Ok(file) => file,
         // A socket and a device without a driver cannot be opened at all; only the path can tell
@@ -87,12 +84,7 @@ impl Storage {
     pub fn load(file: &File, size: u64, via: Via) -> Result<Self> {
         // OPEN-9: refuse, never cut the number.
         let length = usize::try_from(size).unwrap_or(usize::MAX);
-        ensure(
-            length <= isize::MAX.unsigned_abs(),
-            Code::TooLarge,
-            "",
-            format_args!("OPEN-9: {size} bytes are more than this process can address"),
-        )?;
+        ensure(length <= isize::MAX.unsigned_abs(), TooLarge, "OPEN-9", "", size)?;
         let map = match via {
             Via::Mmap => map_file(file, length)?,
             Via::Read => {
@@ -104,10 +96,6 @@ impl Storage {
             }
         };
         Ok(Storage { map, via })
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.map
     }
 
     /// A range that has been checked to lie in the file, whose size fits a `usize`.

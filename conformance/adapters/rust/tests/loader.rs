@@ -45,9 +45,7 @@ const BIG: &str = "
 3f 80 00 00 c0 00 00 00 57 45 49 47 45 4e 44 21";
 
 fn unhex(text: &str) -> Vec<u8> {
-    text.split_whitespace()
-        .map(|pair| u8::from_str_radix(pair, 16).unwrap())
-        .collect()
+    text.split_whitespace().map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
 }
 
 /// A file that goes when the test does.
@@ -97,10 +95,8 @@ fn worked_example_in_both_orders_and_both_ways() {
             let file = File::open(&path.0, via).unwrap();
             file.verify().unwrap();
             assert_eq!(file.byte_order(), order);
-            let seen: Vec<_> = file
-                .tensors()
-                .map(|t| (t.name(), t.dtype().name, t.shape().collect::<Vec<_>>()))
-                .collect();
+            let seen: Vec<_> =
+                file.tensors().map(|t| (t.name(), t.dtype().name(), t.shape().collect::<Vec<_>>())).collect();
             assert_eq!(seen[0], ("b".into(), "BF16", vec![3]));
             assert_eq!(seen[1], ("w".into(), "F32", vec![2]));
             assert_eq!(seen.len(), 2);
@@ -116,10 +112,7 @@ fn one_wrong_thing_at_a_time() {
     assert_eq!(code_after(|b| b.truncate(71)), Code::TooSmall);
     assert_eq!(code_after(|b| b.truncate(264)), Code::Truncated);
     assert_eq!(code_after(|b| b.push(0)), Code::TrailingData);
-    assert_eq!(
-        code_after(|b| b[..4].copy_from_slice(b"GGUF")),
-        Code::BadMagic
-    );
+    assert_eq!(code_after(|b| b[..4].copy_from_slice(b"GGUF")), Code::BadMagic);
     assert_eq!(code_after(|b| b[4] = 2), Code::BadVersion);
     assert_eq!(code_after(|b| b[15] = 1), Code::NumberTooLarge);
     assert_eq!(code_after(|b| b[8] = 3), Code::BadMetaTable);
@@ -162,11 +155,7 @@ fn a_change_is_noticed_and_a_copy_stays() {
     let path = Temporary::new(&unhex(LITTLE));
     let file = File::open(&path.0, Via::Read).unwrap();
     file.check_unmodified().unwrap();
-    let mut again = std::fs::OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(&path.0)
-        .unwrap();
+    let mut again = std::fs::OpenOptions::new().write(true).truncate(true).open(&path.0).unwrap();
     again.write_all(b"short").unwrap();
     assert_eq!(file.check_unmodified().unwrap_err().code, Code::Modified);
     assert_eq!(canonical(&file, "b"), unhex("80 3f 00 40 80 bf"));
