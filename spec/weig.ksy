@@ -32,9 +32,10 @@ doc: |
   rule, and it compiles in languages where signed and unsigned do not mix.
   Flags and sentinel are read as halves, since JavaScript has no exact
   64-bit integers. Results of arithmetic are cast (`.as<s8>`), because
-  Kaitai Struct would take them for 32-bit integers otherwise.
+  Kaitai Struct would take them for smaller integers otherwise.
 
-  Checks. A `check_...` field is an assertion: it holds no bytes. The key
+  Checks. A `check_...` field is an assertion: it holds no bytes, and
+  `_.length == 0` says so (the Go target needs `_` to be used). The key
   `-weig-rule` names the rule of SPEC.md that a field breaks when it is not
   valid, `-weig-field` the field that the rule is about (by its name in
   SPEC.md, where that is not the `-orig-id`).
@@ -43,9 +44,12 @@ doc: |
   * Reading `body.tensors` checks every record, its name and its shape.
   * Reading `body.pairs` checks that names are unique and that data does not
     overlap. This takes quadratic time: other code should sort instead.
-  * Not said here: control characters in names, zero padding, the values of
-    BOOL elements; and in targets that decode leniently (JavaScript, Java,
-    Ruby) that a name is valid UTF-8.
+  * Reading `name_chars` of a tensor checks a name byte by byte: that it has
+    no control character, and that it is UTF-8 (many targets decode a `str`
+    leniently, so that `name` alone does not tell).
+  * Reading `bools` of a tensor checks the values of BOOL elements, which is
+    part of deep verification.
+  * That padding is zero (PAD-1) is not said here.
 
   After any error, drop the object: what was read lazily may be incomplete.
 doc-ref: SPEC.md
@@ -79,7 +83,7 @@ types:
         -weig-field: sentinel
         size: 0
         valid:
-          expr: sentinel.is_valid
+          expr: _.length == 0 and sentinel.is_valid
     instances:
       tensors:
         pos: header.ofs_tensors
@@ -94,7 +98,7 @@ types:
         doc-ref: SPEC.md section 11
       pairs:
         pos: 0
-        type: pair_row(_index)
+        type: pair_row(_index.as<s4>)
         repeat: expr
         repeat-expr: header.num_tensors
     types:
@@ -111,7 +115,7 @@ types:
             -weig-field: ''
             size: 0
             valid:
-              expr: _io.size >= 72
+              expr: _.length == 0 and _io.size >= 72
           - id: version
             -weig-rule: HDR-3
             type: u4
@@ -157,55 +161,55 @@ types:
             -weig-field: file_size
             size: 0
             valid:
-              expr: len_file >= 72 and len_file % 8 == 0
+              expr: _.length == 0 and len_file >= 72 and len_file % 8 == 0
           - id: check_not_truncated
             -weig-rule: HDR-5
             -weig-field: file_size
             size: 0
             valid:
-              expr: _io.size >= len_file
+              expr: _.length == 0 and _io.size >= len_file
           - id: check_no_trailing_data
             -weig-rule: HDR-6
             -weig-field: file_size
             size: 0
             valid:
-              expr: _io.size <= len_file
+              expr: _.length == 0 and _io.size <= len_file
           - id: check_tensors_after_header
             -weig-rule: META-1
             -weig-field: meta_offset
             size: 0
             valid:
-              expr: ofs_tensors >= 64
+              expr: _.length == 0 and ofs_tensors >= 64
           - id: check_tensors_aligned
             -weig-rule: META-2
             -weig-field: meta_offset
             size: 0
             valid:
-              expr: ofs_tensors % 8 == 0
+              expr: _.length == 0 and ofs_tensors % 8 == 0
           - id: check_data_aligned
             -weig-rule: REGION-1
             -weig-field: data_offset
             size: 0
             valid:
-              expr: ofs_data % 64 == 0
+              expr: _.length == 0 and ofs_data % 64 == 0
           - id: check_data_before_sentinel
             -weig-rule: REGION-2
             -weig-field: data_offset
             size: 0
             valid:
-              expr: ofs_data <= len_file - 8
+              expr: _.length == 0 and ofs_data <= len_file - 8
           - id: check_tensors_before_data
             -weig-rule: META-3
             -weig-field: meta_offset
             size: 0
             valid:
-              expr: ofs_tensors <= ofs_data
+              expr: _.length == 0 and ofs_tensors <= ofs_data
           - id: check_tensors_fit
             -weig-rule: META-3
             -weig-field: tensor_count
             size: 0
             valid:
-              expr: num_tensors <= (ofs_data - ofs_tensors) / 48
+              expr: _.length == 0 and num_tensors <= (ofs_data - ofs_tensors) / 48
         instances:
           ofs_aux:
             value: (ofs_tensors + num_tensors * 48).as<s8>
@@ -301,88 +305,90 @@ types:
             -weig-field: name_offset
             size: 0
             valid:
-              expr: ofs_name >= header.ofs_aux and ofs_name < header.ofs_data
+              expr: _.length == 0 and ofs_name >= header.ofs_aux and ofs_name < header.ofs_data
           - id: check_name_terminated
             -weig-rule: NAME-2
             -weig-field: name
             size: 0
             valid:
-              expr: name_bytes.length < len_name_max or len_name_max == 1024
+              expr: |
+                _.length == 0 and
+                (name_bytes.length.as<s8> < len_name_max or len_name_max == 1024)
           - id: check_name_length
             -weig-rule: NAME-3
             -weig-field: name
             size: 0
             valid:
-              expr: name_bytes.length >= 1 and name_bytes.length <= 1023
+              expr: _.length == 0 and name_bytes.length >= 1 and name_bytes.length <= 1023
           - id: check_name_decodes
             -weig-rule: NAME-4
             -weig-field: name
             size: 0
             valid:
-              expr: name.length >= 1
+              expr: _.length == 0 and name.length >= 1
             doc: Fails inside the decoder, where a target has a strict one.
           - id: check_rank
             -weig-rule: SHAPE-1
             -weig-field: shape_count
             size: 0
             valid:
-              expr: num_dims <= 64
+              expr: _.length == 0 and num_dims <= 64
           - id: check_shape_in_aux
             -weig-rule: SHAPE-2
             -weig-field: shape_offset
             size: 0
             valid:
-              expr: ofs_shape >= header.ofs_aux and ofs_shape <= header.ofs_data
+              expr: _.length == 0 and ofs_shape >= header.ofs_aux and ofs_shape <= header.ofs_data
           - id: check_shape_fits
             -weig-rule: SHAPE-2
             -weig-field: shape_count
             size: 0
             valid:
-              expr: num_dims <= (header.ofs_data - ofs_shape) / 8
+              expr: _.length == 0 and num_dims <= (header.ofs_data - ofs_shape) / 8
           - id: check_product_bytes
             -weig-rule: SHAPE-4
             -weig-field: shape
             size: 0
             valid:
-              expr: shape.product <= 0x1fffffffffffff / len_element
+              expr: _.length == 0 and shape.product <= 0x1fffffffffffff / len_element
           - id: check_data_size
             -weig-rule: SHAPE-5
             -weig-field: data_size
             size: 0
             valid:
-              expr: shape.num_elements * len_element == len_data
+              expr: _.length == 0 and shape.num_elements * len_element == len_data
           - id: check_data_aligned
             -weig-rule: DATA-1
             -weig-field: data_offset
             size: 0
             valid:
-              expr: ofs_data % 64 == 0
+              expr: _.length == 0 and ofs_data % 64 == 0
           - id: check_data_in_region
             -weig-rule: DATA-2
             -weig-field: data_offset
             size: 0
             valid:
-              expr: ofs_data >= header.ofs_data
+              expr: _.length == 0 and ofs_data >= header.ofs_data
           - id: check_data_starts_before_end
             -weig-rule: DATA-3
             -weig-field: data_offset
             size: 0
             valid:
-              expr: ofs_data <= header.ofs_end
+              expr: _.length == 0 and ofs_data <= header.ofs_end
           - id: check_data_fits
             -weig-rule: DATA-3
             -weig-field: data_size
             size: 0
             valid:
-              expr: len_data <= header.ofs_end - ofs_data
+              expr: _.length == 0 and len_data <= header.ofs_end - ofs_data
         instances:
           header:
             value: _parent.header
           len_name_max:
             value: |
               (header.ofs_data - ofs_name < 1024
-                ? header.ofs_data - ofs_name
-                : 1024).as<s8>
+                ? (header.ofs_data - ofs_name).as<s8>
+                : 1024.as<s8>).as<s8>
             doc: The NUL of the name must be one of this many bytes.
           name_bytes:
             pos: ofs_name
@@ -390,6 +396,11 @@ types:
             terminator: 0
           name:
             value: name_bytes.to_s("UTF-8")
+          name_chars:
+            pos: ofs_name
+            type: utf8_char
+            repeat: until
+            repeat-until: _.lead == 0
           shape:
             pos: ofs_shape
             type: dimensions
@@ -397,6 +408,16 @@ types:
             pos: ofs_data
             size: len_data
             doc: The raw elements, row-major; read only when asked for.
+          bools:
+            -orig-id: data
+            -weig-rule: BOOL-1
+            pos: ofs_data
+            type: u1
+            valid:
+              max: 1
+            repeat: expr
+            repeat-expr: |
+              (dtype == element_type::bool ? len_data : 0.as<s8>).as<s8>
           end_data:
             value: (ofs_data + len_data).as<s8>
           len_element:
@@ -419,21 +440,61 @@ types:
                       : 1
               ).as<s8>
             doc: Bytes per element.
+      utf8_char:
+        -weig-path: meta[].name
+        doc: One character of a name, or the NUL behind it.
+        doc-ref: SPEC.md section 7; RFC 3629 section 4
+        seq:
+          - id: lead
+            -orig-id: ''
+            -weig-rule: NAME-4
+            type: u1
+            valid:
+              expr: _ <= 0x7f or (_ >= 0xc2 and _ <= 0xf4)
+          - id: check_no_control
+            -weig-rule: NAME-5
+            -weig-field: ''
+            size: 0
+            valid:
+              expr: |
+                _.length == 0 and (lead == 0 or lead >= 0x20) and lead != 0x7f
+          - id: second
+            -orig-id: ''
+            -weig-rule: NAME-4
+            type: u1
+            valid:
+              expr: |
+                _ >= (lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80) and
+                _ <= (lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf)
+            repeat: expr
+            repeat-expr: 'lead >= 0xc2 ? 1 : 0'
+            doc: |
+              None or one. Its range leaves out overlong forms, surrogates (U+D800 to
+              U+DFFF) and what is past U+10FFFF.
+          - id: others
+            -orig-id: ''
+            -weig-rule: NAME-4
+            type: u1
+            valid:
+              min: 0x80
+              max: 0xbf
+            repeat: expr
+            repeat-expr: 'lead >= 0xf0 ? 2 : lead >= 0xe0 ? 1 : 0'
       dimensions:
         doc-ref: SPEC.md section 9
         seq:
           - id: dims
-            type: dim(_index)
+            type: dim(_index.as<s4>)
             repeat: expr
             repeat-expr: _parent.num_dims
         instances:
           product:
             value: |
-              (dims.size == 0 ? 1 : dims.last.product).as<s8>
+              (dims.size == 0 ? 1.as<s8> : dims.last.product).as<s8>
             doc: Product of the dimensions that are not zero.
           num_elements:
             value: |
-              (dims.size == 0 ? 1 : dims.last.num_elements).as<s8>
+              (dims.size == 0 ? 1.as<s8> : dims.last.num_elements).as<s8>
             doc: Product of all dimensions.
       dim:
         -weig-path: meta[].shape[]
@@ -453,19 +514,19 @@ types:
             -weig-field: ''
             size: 0
             valid:
-              expr: len == 0 or product_before <= 0x1fffffffffffff / len
+              expr: _.length == 0 and (len == 0 or product_before <= 0x1fffffffffffff / len)
             doc: Division, because the product itself could wrap.
         instances:
           product_before:
             value: |
-              (idx == 0 ? 1 : _parent.dims[idx - 1].product).as<s8>
+              (idx == 0 ? 1.as<s8> : _parent.dims[idx - 1].product).as<s8>
           product:
             value: |
               (len == 0 ? product_before : product_before * len).as<s8>
             doc: Product of the dimensions up to here that are not zero.
           num_elements_before:
             value: |
-              (idx == 0 ? 1 : _parent.dims[idx - 1].num_elements).as<s8>
+              (idx == 0 ? 1.as<s8> : _parent.dims[idx - 1].num_elements).as<s8>
           num_elements:
             value: (num_elements_before * len).as<s8>
             doc: Product of the dimensions up to here; `product`, or 0.
@@ -492,16 +553,16 @@ types:
             -weig-field: name
             size: 0
             valid:
-              expr: a.name_bytes != b.name_bytes
+              expr: _.length == 0 and a.name_bytes != b.name_bytes
           - id: check_data_apart
             -weig-rule: DATA-4
             -weig-field: data_offset
             size: 0
             valid:
               expr: |
-                a.end_data <= b.ofs_data or b.end_data <= a.ofs_data or
-                a.len_data == 0 or b.len_data == 0 or
-                (
+                _.length == 0 and (
+                  a.end_data <= b.ofs_data or b.end_data <= a.ofs_data or
+                  a.len_data == 0 or b.len_data == 0 or
                   a.ofs_data == b.ofs_data and a.len_data == b.len_data and
                   a.dtype == b.dtype
                 )

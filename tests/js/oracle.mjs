@@ -1,8 +1,9 @@
 // What the generated JavaScript parser says of files: the second opinion on spec/weig.ksy.
 //   node tests/js/oracle.mjs < paths
 // Reads paths, one a line; prints a line of JSON for each:
-//   {"accept": true, "tensors": [[name, dtype, shape, data_offset, data_size], ...]}
+//   {"accept": true, "tensors": [[name, dtype, shape, data_offset, data_size], ...], "deep": null}
 //   {"accept": false, "rule": "HDR-3", "field": "header.version"}   a check of the .ksy failed
+// "deep" is the rule that a deep check of the .ksy found broken in a file that can be opened.
 //   {"accept": false, "rule": null, "field": "..."}                 the file ended, or could not be read
 // Needs `npm ci` in tools/.
 import fs from "node:fs";
@@ -37,6 +38,15 @@ function loadGenerated(url) {
   return module.exports.Weig;
 }
 
+function deep(root) {
+  try {
+    root.body.tensors.forEach((t) => t.bools);
+    return null;
+  } catch (error) {
+    return CHECKS.get(error.srcPath).rule;
+  }
+}
+
 function answer(path) {
   try {
     const bytes = Uint8Array.from(fs.readFileSync(path)); // small buffers of Node share memory
@@ -48,8 +58,9 @@ function answer(path) {
       t.ofsData,
       t.lenData,
     ]);
+    root.body.tensors.forEach((t) => t.nameChars);
     if (tensors.length <= MOST_PAIRS) root.body.pairs;
-    return { accept: true, tensors };
+    return { accept: true, tensors, deep: deep(root) };
   } catch (error) {
     const check = CHECKS.get(error.srcPath);
     if (check) return { accept: false, rule: check.rule, field: check.field };

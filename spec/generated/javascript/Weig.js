@@ -35,9 +35,10 @@
  * rule, and it compiles in languages where signed and unsigned do not mix.
  * Flags and sentinel are read as halves, since JavaScript has no exact
  * 64-bit integers. Results of arithmetic are cast (`.as<s8>`), because
- * Kaitai Struct would take them for 32-bit integers otherwise.
+ * Kaitai Struct would take them for smaller integers otherwise.
  *
- * Checks. A `check_...` field is an assertion: it holds no bytes. The key
+ * Checks. A `check_...` field is an assertion: it holds no bytes, and
+ * `_.length == 0` says so (the Go target needs `_` to be used). The key
  * `-weig-rule` names the rule of SPEC.md that a field breaks when it is not
  * valid, `-weig-field` the field that the rule is about (by its name in
  * SPEC.md, where that is not the `-orig-id`).
@@ -46,9 +47,12 @@
  * * Reading `body.tensors` checks every record, its name and its shape.
  * * Reading `body.pairs` checks that names are unique and that data does not
  *   overlap. This takes quadratic time: other code should sort instead.
- * * Not said here: control characters in names, zero padding, the values of
- *   BOOL elements; and in targets that decode leniently (JavaScript, Java,
- *   Ruby) that a name is valid UTF-8.
+ * * Reading `name_chars` of a tensor checks a name byte by byte: that it has
+ *   no control character, and that it is UTF-8 (many targets decode a `str`
+ *   leniently, so that `name` alone does not tell).
+ * * Reading `bools` of a tensor checks the values of BOOL elements, which is
+ *   part of deep verification.
+ * * That padding is zero (PAD-1) is not said here.
  *
  * After any error, drop the object: what was read lazily may be incomplete.
  * @see SPEC.md
@@ -138,7 +142,7 @@ var Weig = (function() {
       this.header = new FileHeader(this._io, this, this._root, this._is_le);
       this.checkSentinel = this._io.readBytes(0);
       var _ = this.checkSentinel;
-      if (!(this.sentinel.isValid)) {
+      if (!( ((_.length == 0) && (this.sentinel.isValid)) )) {
         throw new KaitaiStream.ValidationExprError(this.checkSentinel, this._io, "/types/container/seq/1");
       }
     }
@@ -146,7 +150,7 @@ var Weig = (function() {
       this.header = new FileHeader(this._io, this, this._root, this._is_le);
       this.checkSentinel = this._io.readBytes(0);
       var _ = this.checkSentinel;
-      if (!(this.sentinel.isValid)) {
+      if (!( ((_.length == 0) && (this.sentinel.isValid)) )) {
         throw new KaitaiStream.ValidationExprError(this.checkSentinel, this._io, "/types/container/seq/1");
       }
     }
@@ -181,7 +185,7 @@ var Weig = (function() {
         }
         this.checkProduct = this._io.readBytes(0);
         var _ = this.checkProduct;
-        if (!( ((this.len == 0) || (this.productBefore <= Math.floor(9007199254740991 / this.len))) )) {
+        if (!( ((_.length == 0) && ( ((this.len == 0) || (this.productBefore <= Math.floor(9007199254740991 / this.len))) )) )) {
           throw new KaitaiStream.ValidationExprError(this.checkProduct, this._io, "/types/container/types/dim/seq/1");
         }
       }
@@ -195,7 +199,7 @@ var Weig = (function() {
         }
         this.checkProduct = this._io.readBytes(0);
         var _ = this.checkProduct;
-        if (!( ((this.len == 0) || (this.productBefore <= Math.floor(9007199254740991 / this.len))) )) {
+        if (!( ((_.length == 0) && ( ((this.len == 0) || (this.productBefore <= Math.floor(9007199254740991 / this.len))) )) )) {
           throw new KaitaiStream.ValidationExprError(this.checkProduct, this._io, "/types/container/types/dim/seq/1");
         }
       }
@@ -384,7 +388,7 @@ var Weig = (function() {
         }
         this.checkLeastSize = this._io.readBytes(0);
         var _ = this.checkLeastSize;
-        if (!(this._io.size >= 72)) {
+        if (!( ((_.length == 0) && (this._io.size >= 72)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkLeastSize, this._io, "/types/container/types/file_header/seq/1");
         }
         this.version = this._io.readU4le();
@@ -429,47 +433,47 @@ var Weig = (function() {
         }
         this.checkFileSize = this._io.readBytes(0);
         var _ = this.checkFileSize;
-        if (!( ((this.lenFile >= 72) && (KaitaiStream.mod(this.lenFile, 8) == 0)) )) {
+        if (!( ((_.length == 0) && (this.lenFile >= 72) && (KaitaiStream.mod(this.lenFile, 8) == 0)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkFileSize, this._io, "/types/container/types/file_header/seq/9");
         }
         this.checkNotTruncated = this._io.readBytes(0);
         var _ = this.checkNotTruncated;
-        if (!(this._io.size >= this.lenFile)) {
+        if (!( ((_.length == 0) && (this._io.size >= this.lenFile)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNotTruncated, this._io, "/types/container/types/file_header/seq/10");
         }
         this.checkNoTrailingData = this._io.readBytes(0);
         var _ = this.checkNoTrailingData;
-        if (!(this._io.size <= this.lenFile)) {
+        if (!( ((_.length == 0) && (this._io.size <= this.lenFile)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNoTrailingData, this._io, "/types/container/types/file_header/seq/11");
         }
         this.checkTensorsAfterHeader = this._io.readBytes(0);
         var _ = this.checkTensorsAfterHeader;
-        if (!(this.ofsTensors >= 64)) {
+        if (!( ((_.length == 0) && (this.ofsTensors >= 64)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkTensorsAfterHeader, this._io, "/types/container/types/file_header/seq/12");
         }
         this.checkTensorsAligned = this._io.readBytes(0);
         var _ = this.checkTensorsAligned;
-        if (!(KaitaiStream.mod(this.ofsTensors, 8) == 0)) {
+        if (!( ((_.length == 0) && (KaitaiStream.mod(this.ofsTensors, 8) == 0)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkTensorsAligned, this._io, "/types/container/types/file_header/seq/13");
         }
         this.checkDataAligned = this._io.readBytes(0);
         var _ = this.checkDataAligned;
-        if (!(KaitaiStream.mod(this.ofsData, 64) == 0)) {
+        if (!( ((_.length == 0) && (KaitaiStream.mod(this.ofsData, 64) == 0)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataAligned, this._io, "/types/container/types/file_header/seq/14");
         }
         this.checkDataBeforeSentinel = this._io.readBytes(0);
         var _ = this.checkDataBeforeSentinel;
-        if (!(this.ofsData <= this.lenFile - 8)) {
+        if (!( ((_.length == 0) && (this.ofsData <= this.lenFile - 8)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataBeforeSentinel, this._io, "/types/container/types/file_header/seq/15");
         }
         this.checkTensorsBeforeData = this._io.readBytes(0);
         var _ = this.checkTensorsBeforeData;
-        if (!(this.ofsTensors <= this.ofsData)) {
+        if (!( ((_.length == 0) && (this.ofsTensors <= this.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkTensorsBeforeData, this._io, "/types/container/types/file_header/seq/16");
         }
         this.checkTensorsFit = this._io.readBytes(0);
         var _ = this.checkTensorsFit;
-        if (!(this.numTensors <= Math.floor((this.ofsData - this.ofsTensors) / 48))) {
+        if (!( ((_.length == 0) && (this.numTensors <= Math.floor((this.ofsData - this.ofsTensors) / 48))) )) {
           throw new KaitaiStream.ValidationExprError(this.checkTensorsFit, this._io, "/types/container/types/file_header/seq/17");
         }
       }
@@ -480,7 +484,7 @@ var Weig = (function() {
         }
         this.checkLeastSize = this._io.readBytes(0);
         var _ = this.checkLeastSize;
-        if (!(this._io.size >= 72)) {
+        if (!( ((_.length == 0) && (this._io.size >= 72)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkLeastSize, this._io, "/types/container/types/file_header/seq/1");
         }
         this.version = this._io.readU4be();
@@ -525,47 +529,47 @@ var Weig = (function() {
         }
         this.checkFileSize = this._io.readBytes(0);
         var _ = this.checkFileSize;
-        if (!( ((this.lenFile >= 72) && (KaitaiStream.mod(this.lenFile, 8) == 0)) )) {
+        if (!( ((_.length == 0) && (this.lenFile >= 72) && (KaitaiStream.mod(this.lenFile, 8) == 0)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkFileSize, this._io, "/types/container/types/file_header/seq/9");
         }
         this.checkNotTruncated = this._io.readBytes(0);
         var _ = this.checkNotTruncated;
-        if (!(this._io.size >= this.lenFile)) {
+        if (!( ((_.length == 0) && (this._io.size >= this.lenFile)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNotTruncated, this._io, "/types/container/types/file_header/seq/10");
         }
         this.checkNoTrailingData = this._io.readBytes(0);
         var _ = this.checkNoTrailingData;
-        if (!(this._io.size <= this.lenFile)) {
+        if (!( ((_.length == 0) && (this._io.size <= this.lenFile)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNoTrailingData, this._io, "/types/container/types/file_header/seq/11");
         }
         this.checkTensorsAfterHeader = this._io.readBytes(0);
         var _ = this.checkTensorsAfterHeader;
-        if (!(this.ofsTensors >= 64)) {
+        if (!( ((_.length == 0) && (this.ofsTensors >= 64)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkTensorsAfterHeader, this._io, "/types/container/types/file_header/seq/12");
         }
         this.checkTensorsAligned = this._io.readBytes(0);
         var _ = this.checkTensorsAligned;
-        if (!(KaitaiStream.mod(this.ofsTensors, 8) == 0)) {
+        if (!( ((_.length == 0) && (KaitaiStream.mod(this.ofsTensors, 8) == 0)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkTensorsAligned, this._io, "/types/container/types/file_header/seq/13");
         }
         this.checkDataAligned = this._io.readBytes(0);
         var _ = this.checkDataAligned;
-        if (!(KaitaiStream.mod(this.ofsData, 64) == 0)) {
+        if (!( ((_.length == 0) && (KaitaiStream.mod(this.ofsData, 64) == 0)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataAligned, this._io, "/types/container/types/file_header/seq/14");
         }
         this.checkDataBeforeSentinel = this._io.readBytes(0);
         var _ = this.checkDataBeforeSentinel;
-        if (!(this.ofsData <= this.lenFile - 8)) {
+        if (!( ((_.length == 0) && (this.ofsData <= this.lenFile - 8)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataBeforeSentinel, this._io, "/types/container/types/file_header/seq/15");
         }
         this.checkTensorsBeforeData = this._io.readBytes(0);
         var _ = this.checkTensorsBeforeData;
-        if (!(this.ofsTensors <= this.ofsData)) {
+        if (!( ((_.length == 0) && (this.ofsTensors <= this.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkTensorsBeforeData, this._io, "/types/container/types/file_header/seq/16");
         }
         this.checkTensorsFit = this._io.readBytes(0);
         var _ = this.checkTensorsFit;
-        if (!(this.numTensors <= Math.floor((this.ofsData - this.ofsTensors) / 48))) {
+        if (!( ((_.length == 0) && (this.numTensors <= Math.floor((this.ofsData - this.ofsTensors) / 48))) )) {
           throw new KaitaiStream.ValidationExprError(this.checkTensorsFit, this._io, "/types/container/types/file_header/seq/17");
         }
       }
@@ -673,24 +677,24 @@ var Weig = (function() {
       Pair.prototype._readLE = function() {
         this.checkNamesDiffer = this._io.readBytes(0);
         var _ = this.checkNamesDiffer;
-        if (!((KaitaiStream.byteArrayCompare(this.a.nameBytes, this.b.nameBytes) != 0))) {
+        if (!( ((_.length == 0) && ((KaitaiStream.byteArrayCompare(this.a.nameBytes, this.b.nameBytes) != 0))) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNamesDiffer, this._io, "/types/container/types/pair/seq/0");
         }
         this.checkDataApart = this._io.readBytes(0);
         var _ = this.checkDataApart;
-        if (!( ((this.a.endData <= this.b.ofsData) || (this.b.endData <= this.a.ofsData) || (this.a.lenData == 0) || (this.b.lenData == 0) || ( ((this.a.ofsData == this.b.ofsData) && (this.a.lenData == this.b.lenData) && (this.a.dtype == this.b.dtype)) )) )) {
+        if (!( ((_.length == 0) && ( ((this.a.endData <= this.b.ofsData) || (this.b.endData <= this.a.ofsData) || (this.a.lenData == 0) || (this.b.lenData == 0) || ( ((this.a.ofsData == this.b.ofsData) && (this.a.lenData == this.b.lenData) && (this.a.dtype == this.b.dtype)) )) )) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataApart, this._io, "/types/container/types/pair/seq/1");
         }
       }
       Pair.prototype._readBE = function() {
         this.checkNamesDiffer = this._io.readBytes(0);
         var _ = this.checkNamesDiffer;
-        if (!((KaitaiStream.byteArrayCompare(this.a.nameBytes, this.b.nameBytes) != 0))) {
+        if (!( ((_.length == 0) && ((KaitaiStream.byteArrayCompare(this.a.nameBytes, this.b.nameBytes) != 0))) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNamesDiffer, this._io, "/types/container/types/pair/seq/0");
         }
         this.checkDataApart = this._io.readBytes(0);
         var _ = this.checkDataApart;
-        if (!( ((this.a.endData <= this.b.ofsData) || (this.b.endData <= this.a.ofsData) || (this.a.lenData == 0) || (this.b.lenData == 0) || ( ((this.a.ofsData == this.b.ofsData) && (this.a.lenData == this.b.lenData) && (this.a.dtype == this.b.dtype)) )) )) {
+        if (!( ((_.length == 0) && ( ((this.a.endData <= this.b.ofsData) || (this.b.endData <= this.a.ofsData) || (this.a.lenData == 0) || (this.b.lenData == 0) || ( ((this.a.ofsData == this.b.ofsData) && (this.a.lenData == this.b.lenData) && (this.a.dtype == this.b.dtype)) )) )) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataApart, this._io, "/types/container/types/pair/seq/1");
         }
       }
@@ -811,67 +815,67 @@ var Weig = (function() {
         }
         this.checkNameInAux = this._io.readBytes(0);
         var _ = this.checkNameInAux;
-        if (!( ((this.ofsName >= this.header.ofsAux) && (this.ofsName < this.header.ofsData)) )) {
+        if (!( ((_.length == 0) && (this.ofsName >= this.header.ofsAux) && (this.ofsName < this.header.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameInAux, this._io, "/types/container/types/tensor/seq/7");
         }
         this.checkNameTerminated = this._io.readBytes(0);
         var _ = this.checkNameTerminated;
-        if (!( ((this.nameBytes.length < this.lenNameMax) || (this.lenNameMax == 1024)) )) {
+        if (!( ((_.length == 0) && ( ((this.nameBytes.length < this.lenNameMax) || (this.lenNameMax == 1024)) )) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameTerminated, this._io, "/types/container/types/tensor/seq/8");
         }
         this.checkNameLength = this._io.readBytes(0);
         var _ = this.checkNameLength;
-        if (!( ((this.nameBytes.length >= 1) && (this.nameBytes.length <= 1023)) )) {
+        if (!( ((_.length == 0) && (this.nameBytes.length >= 1) && (this.nameBytes.length <= 1023)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameLength, this._io, "/types/container/types/tensor/seq/9");
         }
         this.checkNameDecodes = this._io.readBytes(0);
         var _ = this.checkNameDecodes;
-        if (!(this.name.length >= 1)) {
+        if (!( ((_.length == 0) && (this.name.length >= 1)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameDecodes, this._io, "/types/container/types/tensor/seq/10");
         }
         this.checkRank = this._io.readBytes(0);
         var _ = this.checkRank;
-        if (!(this.numDims <= 64)) {
+        if (!( ((_.length == 0) && (this.numDims <= 64)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkRank, this._io, "/types/container/types/tensor/seq/11");
         }
         this.checkShapeInAux = this._io.readBytes(0);
         var _ = this.checkShapeInAux;
-        if (!( ((this.ofsShape >= this.header.ofsAux) && (this.ofsShape <= this.header.ofsData)) )) {
+        if (!( ((_.length == 0) && (this.ofsShape >= this.header.ofsAux) && (this.ofsShape <= this.header.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkShapeInAux, this._io, "/types/container/types/tensor/seq/12");
         }
         this.checkShapeFits = this._io.readBytes(0);
         var _ = this.checkShapeFits;
-        if (!(this.numDims <= Math.floor((this.header.ofsData - this.ofsShape) / 8))) {
+        if (!( ((_.length == 0) && (this.numDims <= Math.floor((this.header.ofsData - this.ofsShape) / 8))) )) {
           throw new KaitaiStream.ValidationExprError(this.checkShapeFits, this._io, "/types/container/types/tensor/seq/13");
         }
         this.checkProductBytes = this._io.readBytes(0);
         var _ = this.checkProductBytes;
-        if (!(this.shape.product <= Math.floor(9007199254740991 / this.lenElement))) {
+        if (!( ((_.length == 0) && (this.shape.product <= Math.floor(9007199254740991 / this.lenElement))) )) {
           throw new KaitaiStream.ValidationExprError(this.checkProductBytes, this._io, "/types/container/types/tensor/seq/14");
         }
         this.checkDataSize = this._io.readBytes(0);
         var _ = this.checkDataSize;
-        if (!(this.shape.numElements * this.lenElement == this.lenData)) {
+        if (!( ((_.length == 0) && (this.shape.numElements * this.lenElement == this.lenData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataSize, this._io, "/types/container/types/tensor/seq/15");
         }
         this.checkDataAligned = this._io.readBytes(0);
         var _ = this.checkDataAligned;
-        if (!(KaitaiStream.mod(this.ofsData, 64) == 0)) {
+        if (!( ((_.length == 0) && (KaitaiStream.mod(this.ofsData, 64) == 0)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataAligned, this._io, "/types/container/types/tensor/seq/16");
         }
         this.checkDataInRegion = this._io.readBytes(0);
         var _ = this.checkDataInRegion;
-        if (!(this.ofsData >= this.header.ofsData)) {
+        if (!( ((_.length == 0) && (this.ofsData >= this.header.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataInRegion, this._io, "/types/container/types/tensor/seq/17");
         }
         this.checkDataStartsBeforeEnd = this._io.readBytes(0);
         var _ = this.checkDataStartsBeforeEnd;
-        if (!(this.ofsData <= this.header.ofsEnd)) {
+        if (!( ((_.length == 0) && (this.ofsData <= this.header.ofsEnd)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataStartsBeforeEnd, this._io, "/types/container/types/tensor/seq/18");
         }
         this.checkDataFits = this._io.readBytes(0);
         var _ = this.checkDataFits;
-        if (!(this.lenData <= this.header.ofsEnd - this.ofsData)) {
+        if (!( ((_.length == 0) && (this.lenData <= this.header.ofsEnd - this.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataFits, this._io, "/types/container/types/tensor/seq/19");
         }
       }
@@ -921,70 +925,97 @@ var Weig = (function() {
         }
         this.checkNameInAux = this._io.readBytes(0);
         var _ = this.checkNameInAux;
-        if (!( ((this.ofsName >= this.header.ofsAux) && (this.ofsName < this.header.ofsData)) )) {
+        if (!( ((_.length == 0) && (this.ofsName >= this.header.ofsAux) && (this.ofsName < this.header.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameInAux, this._io, "/types/container/types/tensor/seq/7");
         }
         this.checkNameTerminated = this._io.readBytes(0);
         var _ = this.checkNameTerminated;
-        if (!( ((this.nameBytes.length < this.lenNameMax) || (this.lenNameMax == 1024)) )) {
+        if (!( ((_.length == 0) && ( ((this.nameBytes.length < this.lenNameMax) || (this.lenNameMax == 1024)) )) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameTerminated, this._io, "/types/container/types/tensor/seq/8");
         }
         this.checkNameLength = this._io.readBytes(0);
         var _ = this.checkNameLength;
-        if (!( ((this.nameBytes.length >= 1) && (this.nameBytes.length <= 1023)) )) {
+        if (!( ((_.length == 0) && (this.nameBytes.length >= 1) && (this.nameBytes.length <= 1023)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameLength, this._io, "/types/container/types/tensor/seq/9");
         }
         this.checkNameDecodes = this._io.readBytes(0);
         var _ = this.checkNameDecodes;
-        if (!(this.name.length >= 1)) {
+        if (!( ((_.length == 0) && (this.name.length >= 1)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameDecodes, this._io, "/types/container/types/tensor/seq/10");
         }
         this.checkRank = this._io.readBytes(0);
         var _ = this.checkRank;
-        if (!(this.numDims <= 64)) {
+        if (!( ((_.length == 0) && (this.numDims <= 64)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkRank, this._io, "/types/container/types/tensor/seq/11");
         }
         this.checkShapeInAux = this._io.readBytes(0);
         var _ = this.checkShapeInAux;
-        if (!( ((this.ofsShape >= this.header.ofsAux) && (this.ofsShape <= this.header.ofsData)) )) {
+        if (!( ((_.length == 0) && (this.ofsShape >= this.header.ofsAux) && (this.ofsShape <= this.header.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkShapeInAux, this._io, "/types/container/types/tensor/seq/12");
         }
         this.checkShapeFits = this._io.readBytes(0);
         var _ = this.checkShapeFits;
-        if (!(this.numDims <= Math.floor((this.header.ofsData - this.ofsShape) / 8))) {
+        if (!( ((_.length == 0) && (this.numDims <= Math.floor((this.header.ofsData - this.ofsShape) / 8))) )) {
           throw new KaitaiStream.ValidationExprError(this.checkShapeFits, this._io, "/types/container/types/tensor/seq/13");
         }
         this.checkProductBytes = this._io.readBytes(0);
         var _ = this.checkProductBytes;
-        if (!(this.shape.product <= Math.floor(9007199254740991 / this.lenElement))) {
+        if (!( ((_.length == 0) && (this.shape.product <= Math.floor(9007199254740991 / this.lenElement))) )) {
           throw new KaitaiStream.ValidationExprError(this.checkProductBytes, this._io, "/types/container/types/tensor/seq/14");
         }
         this.checkDataSize = this._io.readBytes(0);
         var _ = this.checkDataSize;
-        if (!(this.shape.numElements * this.lenElement == this.lenData)) {
+        if (!( ((_.length == 0) && (this.shape.numElements * this.lenElement == this.lenData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataSize, this._io, "/types/container/types/tensor/seq/15");
         }
         this.checkDataAligned = this._io.readBytes(0);
         var _ = this.checkDataAligned;
-        if (!(KaitaiStream.mod(this.ofsData, 64) == 0)) {
+        if (!( ((_.length == 0) && (KaitaiStream.mod(this.ofsData, 64) == 0)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataAligned, this._io, "/types/container/types/tensor/seq/16");
         }
         this.checkDataInRegion = this._io.readBytes(0);
         var _ = this.checkDataInRegion;
-        if (!(this.ofsData >= this.header.ofsData)) {
+        if (!( ((_.length == 0) && (this.ofsData >= this.header.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataInRegion, this._io, "/types/container/types/tensor/seq/17");
         }
         this.checkDataStartsBeforeEnd = this._io.readBytes(0);
         var _ = this.checkDataStartsBeforeEnd;
-        if (!(this.ofsData <= this.header.ofsEnd)) {
+        if (!( ((_.length == 0) && (this.ofsData <= this.header.ofsEnd)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataStartsBeforeEnd, this._io, "/types/container/types/tensor/seq/18");
         }
         this.checkDataFits = this._io.readBytes(0);
         var _ = this.checkDataFits;
-        if (!(this.lenData <= this.header.ofsEnd - this.ofsData)) {
+        if (!( ((_.length == 0) && (this.lenData <= this.header.ofsEnd - this.ofsData)) )) {
           throw new KaitaiStream.ValidationExprError(this.checkDataFits, this._io, "/types/container/types/tensor/seq/19");
         }
       }
+      Object.defineProperty(Tensor.prototype, 'bools', {
+        get: function() {
+          if (this._m_bools !== undefined)
+            return this._m_bools;
+          var _pos = this._io.pos;
+          this._io.seek(this.ofsData);
+          if (this._is_le) {
+            this._m_bools = [];
+            for (var i = 0; i < (this.dtype == Weig.ElementType.BOOL ? this.lenData : 0); i++) {
+              this._m_bools.push(this._io.readU1());
+              if (!(this._m_bools[i] <= 1)) {
+                throw new KaitaiStream.ValidationGreaterThanError(1, this._m_bools[i], this._io, "/types/container/types/tensor/instances/bools");
+              }
+            }
+          } else {
+            this._m_bools = [];
+            for (var i = 0; i < (this.dtype == Weig.ElementType.BOOL ? this.lenData : 0); i++) {
+              this._m_bools.push(this._io.readU1());
+              if (!(this._m_bools[i] <= 1)) {
+                throw new KaitaiStream.ValidationGreaterThanError(1, this._m_bools[i], this._io, "/types/container/types/tensor/instances/bools");
+              }
+            }
+          }
+          this._io.seek(_pos);
+          return this._m_bools;
+        }
+      });
 
       /**
        * The raw elements, row-major; read only when asked for.
@@ -1040,7 +1071,7 @@ var Weig = (function() {
         get: function() {
           if (this._m_lenNameMax !== undefined)
             return this._m_lenNameMax;
-          this._m_lenNameMax = (this.header.ofsData - this.ofsName < 1024 ? this.header.ofsData - this.ofsName : 1024);
+          this._m_lenNameMax = (this.header.ofsData - this.ofsName < 1024 ? (this.header.ofsData - this.ofsName) : 1024);
           return this._m_lenNameMax;
         }
       });
@@ -1067,6 +1098,33 @@ var Weig = (function() {
           return this._m_nameBytes;
         }
       });
+      Object.defineProperty(Tensor.prototype, 'nameChars', {
+        get: function() {
+          if (this._m_nameChars !== undefined)
+            return this._m_nameChars;
+          var _pos = this._io.pos;
+          this._io.seek(this.ofsName);
+          if (this._is_le) {
+            this._m_nameChars = [];
+            var i = 0;
+            do {
+              var _ = new Utf8Char(this._io, this, this._root, this._is_le);
+              this._m_nameChars.push(_);
+              i++;
+            } while (!(_.lead == 0));
+          } else {
+            this._m_nameChars = [];
+            var i = 0;
+            do {
+              var _ = new Utf8Char(this._io, this, this._root, this._is_le);
+              this._m_nameChars.push(_);
+              i++;
+            } while (!(_.lead == 0));
+          }
+          this._io.seek(_pos);
+          return this._m_nameChars;
+        }
+      });
       Object.defineProperty(Tensor.prototype, 'shape', {
         get: function() {
           if (this._m_shape !== undefined)
@@ -1088,6 +1146,99 @@ var Weig = (function() {
        */
 
       return Tensor;
+    })();
+
+    /**
+     * One character of a name, or the NUL behind it.
+     * @see SPEC.md section 7; RFC 3629 section 4
+     */
+
+    var Utf8Char = Container.Utf8Char = (function() {
+      function Utf8Char(_io, _parent, _root, _is_le) {
+        this._io = _io;
+        this._parent = _parent;
+        this._root = _root;
+        this._is_le = _is_le;
+
+        this._read();
+      }
+      Utf8Char.prototype._read = function() {
+
+        if (this._is_le === true) {
+          this._readLE();
+        } else if (this._is_le === false) {
+          this._readBE();
+        } else {
+          throw new KaitaiStream.UndecidedEndiannessError();
+        }
+      }
+      Utf8Char.prototype._readLE = function() {
+        this.lead = this._io.readU1();
+        var _ = this.lead;
+        if (!( ((_ <= 127) || ( ((_ >= 194) && (_ <= 244)) )) )) {
+          throw new KaitaiStream.ValidationExprError(this.lead, this._io, "/types/container/types/utf8_char/seq/0");
+        }
+        this.checkNoControl = this._io.readBytes(0);
+        var _ = this.checkNoControl;
+        if (!( ((_.length == 0) && ( ((this.lead == 0) || (this.lead >= 32)) ) && (this.lead != 127)) )) {
+          throw new KaitaiStream.ValidationExprError(this.checkNoControl, this._io, "/types/container/types/utf8_char/seq/1");
+        }
+        this.second = [];
+        for (var i = 0; i < (this.lead >= 194 ? 1 : 0); i++) {
+          this.second.push(this._io.readU1());
+          var _ = this.second[i];
+          if (!( ((_ >= (this.lead == 224 ? 160 : (this.lead == 240 ? 144 : 128))) && (_ <= (this.lead == 237 ? 159 : (this.lead == 244 ? 143 : 191)))) )) {
+            throw new KaitaiStream.ValidationExprError(this.second[i], this._io, "/types/container/types/utf8_char/seq/2");
+          }
+        }
+        this.others = [];
+        for (var i = 0; i < (this.lead >= 240 ? 2 : (this.lead >= 224 ? 1 : 0)); i++) {
+          this.others.push(this._io.readU1());
+          if (!(this.others[i] >= 128)) {
+            throw new KaitaiStream.ValidationLessThanError(128, this.others[i], this._io, "/types/container/types/utf8_char/seq/3");
+          }
+          if (!(this.others[i] <= 191)) {
+            throw new KaitaiStream.ValidationGreaterThanError(191, this.others[i], this._io, "/types/container/types/utf8_char/seq/3");
+          }
+        }
+      }
+      Utf8Char.prototype._readBE = function() {
+        this.lead = this._io.readU1();
+        var _ = this.lead;
+        if (!( ((_ <= 127) || ( ((_ >= 194) && (_ <= 244)) )) )) {
+          throw new KaitaiStream.ValidationExprError(this.lead, this._io, "/types/container/types/utf8_char/seq/0");
+        }
+        this.checkNoControl = this._io.readBytes(0);
+        var _ = this.checkNoControl;
+        if (!( ((_.length == 0) && ( ((this.lead == 0) || (this.lead >= 32)) ) && (this.lead != 127)) )) {
+          throw new KaitaiStream.ValidationExprError(this.checkNoControl, this._io, "/types/container/types/utf8_char/seq/1");
+        }
+        this.second = [];
+        for (var i = 0; i < (this.lead >= 194 ? 1 : 0); i++) {
+          this.second.push(this._io.readU1());
+          var _ = this.second[i];
+          if (!( ((_ >= (this.lead == 224 ? 160 : (this.lead == 240 ? 144 : 128))) && (_ <= (this.lead == 237 ? 159 : (this.lead == 244 ? 143 : 191)))) )) {
+            throw new KaitaiStream.ValidationExprError(this.second[i], this._io, "/types/container/types/utf8_char/seq/2");
+          }
+        }
+        this.others = [];
+        for (var i = 0; i < (this.lead >= 240 ? 2 : (this.lead >= 224 ? 1 : 0)); i++) {
+          this.others.push(this._io.readU1());
+          if (!(this.others[i] >= 128)) {
+            throw new KaitaiStream.ValidationLessThanError(128, this.others[i], this._io, "/types/container/types/utf8_char/seq/3");
+          }
+          if (!(this.others[i] <= 191)) {
+            throw new KaitaiStream.ValidationGreaterThanError(191, this.others[i], this._io, "/types/container/types/utf8_char/seq/3");
+          }
+        }
+      }
+
+      /**
+       * None or one. Its range leaves out overlong forms, surrogates (U+D800 to
+       * U+DFFF) and what is past U+10FFFF.
+       */
+
+      return Utf8Char;
     })();
     Object.defineProperty(Container.prototype, 'pairs', {
       get: function() {

@@ -36,9 +36,10 @@ class Weig(KaitaiStruct):
     rule, and it compiles in languages where signed and unsigned do not mix.
     Flags and sentinel are read as halves, since JavaScript has no exact
     64-bit integers. Results of arithmetic are cast (`.as<s8>`), because
-    Kaitai Struct would take them for 32-bit integers otherwise.
+    Kaitai Struct would take them for smaller integers otherwise.
 
-    Checks. A `check_...` field is an assertion: it holds no bytes. The key
+    Checks. A `check_...` field is an assertion: it holds no bytes, and
+    `_.length == 0` says so (the Go target needs `_` to be used). The key
     `-weig-rule` names the rule of SPEC.md that a field breaks when it is not
     valid, `-weig-field` the field that the rule is about (by its name in
     SPEC.md, where that is not the `-orig-id`).
@@ -47,9 +48,12 @@ class Weig(KaitaiStruct):
     * Reading `body.tensors` checks every record, its name and its shape.
     * Reading `body.pairs` checks that names are unique and that data does not
       overlap. This takes quadratic time: other code should sort instead.
-    * Not said here: control characters in names, zero padding, the values of
-      BOOL elements; and in targets that decode leniently (JavaScript, Java,
-      Ruby) that a name is valid UTF-8.
+    * Reading `name_chars` of a tensor checks a name byte by byte: that it has
+      no control character, and that it is UTF-8 (many targets decode a `str`
+      leniently, so that `name` alone does not tell).
+    * Reading `bools` of a tensor checks the values of BOOL elements, which is
+      part of deep verification.
+    * That padding is zero (PAD-1) is not said here.
 
     After any error, drop the object: what was read lazily may be incomplete.
 
@@ -131,7 +135,7 @@ class Weig(KaitaiStruct):
             self.check_sentinel = self._io.read_bytes(0)
             self._debug['check_sentinel']['end'] = self._io.pos()
             _ = self.check_sentinel
-            if not self.sentinel.is_valid:
+            if not  ((len(_) == 0) and (self.sentinel.is_valid)) :
                 raise kaitaistruct.ValidationExprError(self.check_sentinel, self._io, u"/types/container/seq/1")
 
         def _read_be(self):
@@ -143,7 +147,7 @@ class Weig(KaitaiStruct):
             self.check_sentinel = self._io.read_bytes(0)
             self._debug['check_sentinel']['end'] = self._io.pos()
             _ = self.check_sentinel
-            if not self.sentinel.is_valid:
+            if not  ((len(_) == 0) and (self.sentinel.is_valid)) :
                 raise kaitaistruct.ValidationExprError(self.check_sentinel, self._io, u"/types/container/seq/1")
 
 
@@ -202,7 +206,7 @@ class Weig(KaitaiStruct):
                 self.check_product = self._io.read_bytes(0)
                 self._debug['check_product']['end'] = self._io.pos()
                 _ = self.check_product
-                if not  ((self.len == 0) or (self.product_before <= 9007199254740991 // self.len)) :
+                if not  ((len(_) == 0) and ( ((self.len == 0) or (self.product_before <= 9007199254740991 // self.len)) )) :
                     raise kaitaistruct.ValidationExprError(self.check_product, self._io, u"/types/container/types/dim/seq/1")
 
             def _read_be(self):
@@ -217,7 +221,7 @@ class Weig(KaitaiStruct):
                 self.check_product = self._io.read_bytes(0)
                 self._debug['check_product']['end'] = self._io.pos()
                 _ = self.check_product
-                if not  ((self.len == 0) or (self.product_before <= 9007199254740991 // self.len)) :
+                if not  ((len(_) == 0) and ( ((self.len == 0) or (self.product_before <= 9007199254740991 // self.len)) )) :
                     raise kaitaistruct.ValidationExprError(self.check_product, self._io, u"/types/container/types/dim/seq/1")
 
 
@@ -417,7 +421,7 @@ class Weig(KaitaiStruct):
                 self.check_least_size = self._io.read_bytes(0)
                 self._debug['check_least_size']['end'] = self._io.pos()
                 _ = self.check_least_size
-                if not self._io.size() >= 72:
+                if not  ((len(_) == 0) and (self._io.size() >= 72)) :
                     raise kaitaistruct.ValidationExprError(self.check_least_size, self._io, u"/types/container/types/file_header/seq/1")
                 self._debug['version']['start'] = self._io.pos()
                 self.version = self._io.read_u4le()
@@ -471,55 +475,55 @@ class Weig(KaitaiStruct):
                 self.check_file_size = self._io.read_bytes(0)
                 self._debug['check_file_size']['end'] = self._io.pos()
                 _ = self.check_file_size
-                if not  ((self.len_file >= 72) and (self.len_file % 8 == 0)) :
+                if not  ((len(_) == 0) and (self.len_file >= 72) and (self.len_file % 8 == 0)) :
                     raise kaitaistruct.ValidationExprError(self.check_file_size, self._io, u"/types/container/types/file_header/seq/9")
                 self._debug['check_not_truncated']['start'] = self._io.pos()
                 self.check_not_truncated = self._io.read_bytes(0)
                 self._debug['check_not_truncated']['end'] = self._io.pos()
                 _ = self.check_not_truncated
-                if not self._io.size() >= self.len_file:
+                if not  ((len(_) == 0) and (self._io.size() >= self.len_file)) :
                     raise kaitaistruct.ValidationExprError(self.check_not_truncated, self._io, u"/types/container/types/file_header/seq/10")
                 self._debug['check_no_trailing_data']['start'] = self._io.pos()
                 self.check_no_trailing_data = self._io.read_bytes(0)
                 self._debug['check_no_trailing_data']['end'] = self._io.pos()
                 _ = self.check_no_trailing_data
-                if not self._io.size() <= self.len_file:
+                if not  ((len(_) == 0) and (self._io.size() <= self.len_file)) :
                     raise kaitaistruct.ValidationExprError(self.check_no_trailing_data, self._io, u"/types/container/types/file_header/seq/11")
                 self._debug['check_tensors_after_header']['start'] = self._io.pos()
                 self.check_tensors_after_header = self._io.read_bytes(0)
                 self._debug['check_tensors_after_header']['end'] = self._io.pos()
                 _ = self.check_tensors_after_header
-                if not self.ofs_tensors >= 64:
+                if not  ((len(_) == 0) and (self.ofs_tensors >= 64)) :
                     raise kaitaistruct.ValidationExprError(self.check_tensors_after_header, self._io, u"/types/container/types/file_header/seq/12")
                 self._debug['check_tensors_aligned']['start'] = self._io.pos()
                 self.check_tensors_aligned = self._io.read_bytes(0)
                 self._debug['check_tensors_aligned']['end'] = self._io.pos()
                 _ = self.check_tensors_aligned
-                if not self.ofs_tensors % 8 == 0:
+                if not  ((len(_) == 0) and (self.ofs_tensors % 8 == 0)) :
                     raise kaitaistruct.ValidationExprError(self.check_tensors_aligned, self._io, u"/types/container/types/file_header/seq/13")
                 self._debug['check_data_aligned']['start'] = self._io.pos()
                 self.check_data_aligned = self._io.read_bytes(0)
                 self._debug['check_data_aligned']['end'] = self._io.pos()
                 _ = self.check_data_aligned
-                if not self.ofs_data % 64 == 0:
+                if not  ((len(_) == 0) and (self.ofs_data % 64 == 0)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_aligned, self._io, u"/types/container/types/file_header/seq/14")
                 self._debug['check_data_before_sentinel']['start'] = self._io.pos()
                 self.check_data_before_sentinel = self._io.read_bytes(0)
                 self._debug['check_data_before_sentinel']['end'] = self._io.pos()
                 _ = self.check_data_before_sentinel
-                if not self.ofs_data <= self.len_file - 8:
+                if not  ((len(_) == 0) and (self.ofs_data <= self.len_file - 8)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_before_sentinel, self._io, u"/types/container/types/file_header/seq/15")
                 self._debug['check_tensors_before_data']['start'] = self._io.pos()
                 self.check_tensors_before_data = self._io.read_bytes(0)
                 self._debug['check_tensors_before_data']['end'] = self._io.pos()
                 _ = self.check_tensors_before_data
-                if not self.ofs_tensors <= self.ofs_data:
+                if not  ((len(_) == 0) and (self.ofs_tensors <= self.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_tensors_before_data, self._io, u"/types/container/types/file_header/seq/16")
                 self._debug['check_tensors_fit']['start'] = self._io.pos()
                 self.check_tensors_fit = self._io.read_bytes(0)
                 self._debug['check_tensors_fit']['end'] = self._io.pos()
                 _ = self.check_tensors_fit
-                if not self.num_tensors <= (self.ofs_data - self.ofs_tensors) // 48:
+                if not  ((len(_) == 0) and (self.num_tensors <= (self.ofs_data - self.ofs_tensors) // 48)) :
                     raise kaitaistruct.ValidationExprError(self.check_tensors_fit, self._io, u"/types/container/types/file_header/seq/17")
 
             def _read_be(self):
@@ -532,7 +536,7 @@ class Weig(KaitaiStruct):
                 self.check_least_size = self._io.read_bytes(0)
                 self._debug['check_least_size']['end'] = self._io.pos()
                 _ = self.check_least_size
-                if not self._io.size() >= 72:
+                if not  ((len(_) == 0) and (self._io.size() >= 72)) :
                     raise kaitaistruct.ValidationExprError(self.check_least_size, self._io, u"/types/container/types/file_header/seq/1")
                 self._debug['version']['start'] = self._io.pos()
                 self.version = self._io.read_u4be()
@@ -586,55 +590,55 @@ class Weig(KaitaiStruct):
                 self.check_file_size = self._io.read_bytes(0)
                 self._debug['check_file_size']['end'] = self._io.pos()
                 _ = self.check_file_size
-                if not  ((self.len_file >= 72) and (self.len_file % 8 == 0)) :
+                if not  ((len(_) == 0) and (self.len_file >= 72) and (self.len_file % 8 == 0)) :
                     raise kaitaistruct.ValidationExprError(self.check_file_size, self._io, u"/types/container/types/file_header/seq/9")
                 self._debug['check_not_truncated']['start'] = self._io.pos()
                 self.check_not_truncated = self._io.read_bytes(0)
                 self._debug['check_not_truncated']['end'] = self._io.pos()
                 _ = self.check_not_truncated
-                if not self._io.size() >= self.len_file:
+                if not  ((len(_) == 0) and (self._io.size() >= self.len_file)) :
                     raise kaitaistruct.ValidationExprError(self.check_not_truncated, self._io, u"/types/container/types/file_header/seq/10")
                 self._debug['check_no_trailing_data']['start'] = self._io.pos()
                 self.check_no_trailing_data = self._io.read_bytes(0)
                 self._debug['check_no_trailing_data']['end'] = self._io.pos()
                 _ = self.check_no_trailing_data
-                if not self._io.size() <= self.len_file:
+                if not  ((len(_) == 0) and (self._io.size() <= self.len_file)) :
                     raise kaitaistruct.ValidationExprError(self.check_no_trailing_data, self._io, u"/types/container/types/file_header/seq/11")
                 self._debug['check_tensors_after_header']['start'] = self._io.pos()
                 self.check_tensors_after_header = self._io.read_bytes(0)
                 self._debug['check_tensors_after_header']['end'] = self._io.pos()
                 _ = self.check_tensors_after_header
-                if not self.ofs_tensors >= 64:
+                if not  ((len(_) == 0) and (self.ofs_tensors >= 64)) :
                     raise kaitaistruct.ValidationExprError(self.check_tensors_after_header, self._io, u"/types/container/types/file_header/seq/12")
                 self._debug['check_tensors_aligned']['start'] = self._io.pos()
                 self.check_tensors_aligned = self._io.read_bytes(0)
                 self._debug['check_tensors_aligned']['end'] = self._io.pos()
                 _ = self.check_tensors_aligned
-                if not self.ofs_tensors % 8 == 0:
+                if not  ((len(_) == 0) and (self.ofs_tensors % 8 == 0)) :
                     raise kaitaistruct.ValidationExprError(self.check_tensors_aligned, self._io, u"/types/container/types/file_header/seq/13")
                 self._debug['check_data_aligned']['start'] = self._io.pos()
                 self.check_data_aligned = self._io.read_bytes(0)
                 self._debug['check_data_aligned']['end'] = self._io.pos()
                 _ = self.check_data_aligned
-                if not self.ofs_data % 64 == 0:
+                if not  ((len(_) == 0) and (self.ofs_data % 64 == 0)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_aligned, self._io, u"/types/container/types/file_header/seq/14")
                 self._debug['check_data_before_sentinel']['start'] = self._io.pos()
                 self.check_data_before_sentinel = self._io.read_bytes(0)
                 self._debug['check_data_before_sentinel']['end'] = self._io.pos()
                 _ = self.check_data_before_sentinel
-                if not self.ofs_data <= self.len_file - 8:
+                if not  ((len(_) == 0) and (self.ofs_data <= self.len_file - 8)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_before_sentinel, self._io, u"/types/container/types/file_header/seq/15")
                 self._debug['check_tensors_before_data']['start'] = self._io.pos()
                 self.check_tensors_before_data = self._io.read_bytes(0)
                 self._debug['check_tensors_before_data']['end'] = self._io.pos()
                 _ = self.check_tensors_before_data
-                if not self.ofs_tensors <= self.ofs_data:
+                if not  ((len(_) == 0) and (self.ofs_tensors <= self.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_tensors_before_data, self._io, u"/types/container/types/file_header/seq/16")
                 self._debug['check_tensors_fit']['start'] = self._io.pos()
                 self.check_tensors_fit = self._io.read_bytes(0)
                 self._debug['check_tensors_fit']['end'] = self._io.pos()
                 _ = self.check_tensors_fit
-                if not self.num_tensors <= (self.ofs_data - self.ofs_tensors) // 48:
+                if not  ((len(_) == 0) and (self.num_tensors <= (self.ofs_data - self.ofs_tensors) // 48)) :
                     raise kaitaistruct.ValidationExprError(self.check_tensors_fit, self._io, u"/types/container/types/file_header/seq/17")
 
 
@@ -741,13 +745,13 @@ class Weig(KaitaiStruct):
                 self.check_names_differ = self._io.read_bytes(0)
                 self._debug['check_names_differ']['end'] = self._io.pos()
                 _ = self.check_names_differ
-                if not self.a.name_bytes != self.b.name_bytes:
+                if not  ((len(_) == 0) and (self.a.name_bytes != self.b.name_bytes)) :
                     raise kaitaistruct.ValidationExprError(self.check_names_differ, self._io, u"/types/container/types/pair/seq/0")
                 self._debug['check_data_apart']['start'] = self._io.pos()
                 self.check_data_apart = self._io.read_bytes(0)
                 self._debug['check_data_apart']['end'] = self._io.pos()
                 _ = self.check_data_apart
-                if not  ((self.a.end_data <= self.b.ofs_data) or (self.b.end_data <= self.a.ofs_data) or (self.a.len_data == 0) or (self.b.len_data == 0) or ( ((self.a.ofs_data == self.b.ofs_data) and (self.a.len_data == self.b.len_data) and (self.a.dtype == self.b.dtype)) )) :
+                if not  ((len(_) == 0) and ( ((self.a.end_data <= self.b.ofs_data) or (self.b.end_data <= self.a.ofs_data) or (self.a.len_data == 0) or (self.b.len_data == 0) or ( ((self.a.ofs_data == self.b.ofs_data) and (self.a.len_data == self.b.len_data) and (self.a.dtype == self.b.dtype)) )) )) :
                     raise kaitaistruct.ValidationExprError(self.check_data_apart, self._io, u"/types/container/types/pair/seq/1")
 
             def _read_be(self):
@@ -755,13 +759,13 @@ class Weig(KaitaiStruct):
                 self.check_names_differ = self._io.read_bytes(0)
                 self._debug['check_names_differ']['end'] = self._io.pos()
                 _ = self.check_names_differ
-                if not self.a.name_bytes != self.b.name_bytes:
+                if not  ((len(_) == 0) and (self.a.name_bytes != self.b.name_bytes)) :
                     raise kaitaistruct.ValidationExprError(self.check_names_differ, self._io, u"/types/container/types/pair/seq/0")
                 self._debug['check_data_apart']['start'] = self._io.pos()
                 self.check_data_apart = self._io.read_bytes(0)
                 self._debug['check_data_apart']['end'] = self._io.pos()
                 _ = self.check_data_apart
-                if not  ((self.a.end_data <= self.b.ofs_data) or (self.b.end_data <= self.a.ofs_data) or (self.a.len_data == 0) or (self.b.len_data == 0) or ( ((self.a.ofs_data == self.b.ofs_data) and (self.a.len_data == self.b.len_data) and (self.a.dtype == self.b.dtype)) )) :
+                if not  ((len(_) == 0) and ( ((self.a.end_data <= self.b.ofs_data) or (self.b.end_data <= self.a.ofs_data) or (self.a.len_data == 0) or (self.b.len_data == 0) or ( ((self.a.ofs_data == self.b.ofs_data) and (self.a.len_data == self.b.len_data) and (self.a.dtype == self.b.dtype)) )) )) :
                     raise kaitaistruct.ValidationExprError(self.check_data_apart, self._io, u"/types/container/types/pair/seq/1")
 
 
@@ -898,79 +902,79 @@ class Weig(KaitaiStruct):
                 self.check_name_in_aux = self._io.read_bytes(0)
                 self._debug['check_name_in_aux']['end'] = self._io.pos()
                 _ = self.check_name_in_aux
-                if not  ((self.ofs_name >= self.header.ofs_aux) and (self.ofs_name < self.header.ofs_data)) :
+                if not  ((len(_) == 0) and (self.ofs_name >= self.header.ofs_aux) and (self.ofs_name < self.header.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_name_in_aux, self._io, u"/types/container/types/tensor/seq/7")
                 self._debug['check_name_terminated']['start'] = self._io.pos()
                 self.check_name_terminated = self._io.read_bytes(0)
                 self._debug['check_name_terminated']['end'] = self._io.pos()
                 _ = self.check_name_terminated
-                if not  ((len(self.name_bytes) < self.len_name_max) or (self.len_name_max == 1024)) :
+                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_max) or (self.len_name_max == 1024)) )) :
                     raise kaitaistruct.ValidationExprError(self.check_name_terminated, self._io, u"/types/container/types/tensor/seq/8")
                 self._debug['check_name_length']['start'] = self._io.pos()
                 self.check_name_length = self._io.read_bytes(0)
                 self._debug['check_name_length']['end'] = self._io.pos()
                 _ = self.check_name_length
-                if not  ((len(self.name_bytes) >= 1) and (len(self.name_bytes) <= 1023)) :
+                if not  ((len(_) == 0) and (len(self.name_bytes) >= 1) and (len(self.name_bytes) <= 1023)) :
                     raise kaitaistruct.ValidationExprError(self.check_name_length, self._io, u"/types/container/types/tensor/seq/9")
                 self._debug['check_name_decodes']['start'] = self._io.pos()
                 self.check_name_decodes = self._io.read_bytes(0)
                 self._debug['check_name_decodes']['end'] = self._io.pos()
                 _ = self.check_name_decodes
-                if not len(self.name) >= 1:
+                if not  ((len(_) == 0) and (len(self.name) >= 1)) :
                     raise kaitaistruct.ValidationExprError(self.check_name_decodes, self._io, u"/types/container/types/tensor/seq/10")
                 self._debug['check_rank']['start'] = self._io.pos()
                 self.check_rank = self._io.read_bytes(0)
                 self._debug['check_rank']['end'] = self._io.pos()
                 _ = self.check_rank
-                if not self.num_dims <= 64:
+                if not  ((len(_) == 0) and (self.num_dims <= 64)) :
                     raise kaitaistruct.ValidationExprError(self.check_rank, self._io, u"/types/container/types/tensor/seq/11")
                 self._debug['check_shape_in_aux']['start'] = self._io.pos()
                 self.check_shape_in_aux = self._io.read_bytes(0)
                 self._debug['check_shape_in_aux']['end'] = self._io.pos()
                 _ = self.check_shape_in_aux
-                if not  ((self.ofs_shape >= self.header.ofs_aux) and (self.ofs_shape <= self.header.ofs_data)) :
+                if not  ((len(_) == 0) and (self.ofs_shape >= self.header.ofs_aux) and (self.ofs_shape <= self.header.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_shape_in_aux, self._io, u"/types/container/types/tensor/seq/12")
                 self._debug['check_shape_fits']['start'] = self._io.pos()
                 self.check_shape_fits = self._io.read_bytes(0)
                 self._debug['check_shape_fits']['end'] = self._io.pos()
                 _ = self.check_shape_fits
-                if not self.num_dims <= (self.header.ofs_data - self.ofs_shape) // 8:
+                if not  ((len(_) == 0) and (self.num_dims <= (self.header.ofs_data - self.ofs_shape) // 8)) :
                     raise kaitaistruct.ValidationExprError(self.check_shape_fits, self._io, u"/types/container/types/tensor/seq/13")
                 self._debug['check_product_bytes']['start'] = self._io.pos()
                 self.check_product_bytes = self._io.read_bytes(0)
                 self._debug['check_product_bytes']['end'] = self._io.pos()
                 _ = self.check_product_bytes
-                if not self.shape.product <= 9007199254740991 // self.len_element:
+                if not  ((len(_) == 0) and (self.shape.product <= 9007199254740991 // self.len_element)) :
                     raise kaitaistruct.ValidationExprError(self.check_product_bytes, self._io, u"/types/container/types/tensor/seq/14")
                 self._debug['check_data_size']['start'] = self._io.pos()
                 self.check_data_size = self._io.read_bytes(0)
                 self._debug['check_data_size']['end'] = self._io.pos()
                 _ = self.check_data_size
-                if not self.shape.num_elements * self.len_element == self.len_data:
+                if not  ((len(_) == 0) and (self.shape.num_elements * self.len_element == self.len_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_size, self._io, u"/types/container/types/tensor/seq/15")
                 self._debug['check_data_aligned']['start'] = self._io.pos()
                 self.check_data_aligned = self._io.read_bytes(0)
                 self._debug['check_data_aligned']['end'] = self._io.pos()
                 _ = self.check_data_aligned
-                if not self.ofs_data % 64 == 0:
+                if not  ((len(_) == 0) and (self.ofs_data % 64 == 0)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_aligned, self._io, u"/types/container/types/tensor/seq/16")
                 self._debug['check_data_in_region']['start'] = self._io.pos()
                 self.check_data_in_region = self._io.read_bytes(0)
                 self._debug['check_data_in_region']['end'] = self._io.pos()
                 _ = self.check_data_in_region
-                if not self.ofs_data >= self.header.ofs_data:
+                if not  ((len(_) == 0) and (self.ofs_data >= self.header.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_in_region, self._io, u"/types/container/types/tensor/seq/17")
                 self._debug['check_data_starts_before_end']['start'] = self._io.pos()
                 self.check_data_starts_before_end = self._io.read_bytes(0)
                 self._debug['check_data_starts_before_end']['end'] = self._io.pos()
                 _ = self.check_data_starts_before_end
-                if not self.ofs_data <= self.header.ofs_end:
+                if not  ((len(_) == 0) and (self.ofs_data <= self.header.ofs_end)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_starts_before_end, self._io, u"/types/container/types/tensor/seq/18")
                 self._debug['check_data_fits']['start'] = self._io.pos()
                 self.check_data_fits = self._io.read_bytes(0)
                 self._debug['check_data_fits']['end'] = self._io.pos()
                 _ = self.check_data_fits
-                if not self.len_data <= self.header.ofs_end - self.ofs_data:
+                if not  ((len(_) == 0) and (self.len_data <= self.header.ofs_end - self.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_fits, self._io, u"/types/container/types/tensor/seq/19")
 
             def _read_be(self):
@@ -1023,84 +1027,91 @@ class Weig(KaitaiStruct):
                 self.check_name_in_aux = self._io.read_bytes(0)
                 self._debug['check_name_in_aux']['end'] = self._io.pos()
                 _ = self.check_name_in_aux
-                if not  ((self.ofs_name >= self.header.ofs_aux) and (self.ofs_name < self.header.ofs_data)) :
+                if not  ((len(_) == 0) and (self.ofs_name >= self.header.ofs_aux) and (self.ofs_name < self.header.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_name_in_aux, self._io, u"/types/container/types/tensor/seq/7")
                 self._debug['check_name_terminated']['start'] = self._io.pos()
                 self.check_name_terminated = self._io.read_bytes(0)
                 self._debug['check_name_terminated']['end'] = self._io.pos()
                 _ = self.check_name_terminated
-                if not  ((len(self.name_bytes) < self.len_name_max) or (self.len_name_max == 1024)) :
+                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_max) or (self.len_name_max == 1024)) )) :
                     raise kaitaistruct.ValidationExprError(self.check_name_terminated, self._io, u"/types/container/types/tensor/seq/8")
                 self._debug['check_name_length']['start'] = self._io.pos()
                 self.check_name_length = self._io.read_bytes(0)
                 self._debug['check_name_length']['end'] = self._io.pos()
                 _ = self.check_name_length
-                if not  ((len(self.name_bytes) >= 1) and (len(self.name_bytes) <= 1023)) :
+                if not  ((len(_) == 0) and (len(self.name_bytes) >= 1) and (len(self.name_bytes) <= 1023)) :
                     raise kaitaistruct.ValidationExprError(self.check_name_length, self._io, u"/types/container/types/tensor/seq/9")
                 self._debug['check_name_decodes']['start'] = self._io.pos()
                 self.check_name_decodes = self._io.read_bytes(0)
                 self._debug['check_name_decodes']['end'] = self._io.pos()
                 _ = self.check_name_decodes
-                if not len(self.name) >= 1:
+                if not  ((len(_) == 0) and (len(self.name) >= 1)) :
                     raise kaitaistruct.ValidationExprError(self.check_name_decodes, self._io, u"/types/container/types/tensor/seq/10")
                 self._debug['check_rank']['start'] = self._io.pos()
                 self.check_rank = self._io.read_bytes(0)
                 self._debug['check_rank']['end'] = self._io.pos()
                 _ = self.check_rank
-                if not self.num_dims <= 64:
+                if not  ((len(_) == 0) and (self.num_dims <= 64)) :
                     raise kaitaistruct.ValidationExprError(self.check_rank, self._io, u"/types/container/types/tensor/seq/11")
                 self._debug['check_shape_in_aux']['start'] = self._io.pos()
                 self.check_shape_in_aux = self._io.read_bytes(0)
                 self._debug['check_shape_in_aux']['end'] = self._io.pos()
                 _ = self.check_shape_in_aux
-                if not  ((self.ofs_shape >= self.header.ofs_aux) and (self.ofs_shape <= self.header.ofs_data)) :
+                if not  ((len(_) == 0) and (self.ofs_shape >= self.header.ofs_aux) and (self.ofs_shape <= self.header.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_shape_in_aux, self._io, u"/types/container/types/tensor/seq/12")
                 self._debug['check_shape_fits']['start'] = self._io.pos()
                 self.check_shape_fits = self._io.read_bytes(0)
                 self._debug['check_shape_fits']['end'] = self._io.pos()
                 _ = self.check_shape_fits
-                if not self.num_dims <= (self.header.ofs_data - self.ofs_shape) // 8:
+                if not  ((len(_) == 0) and (self.num_dims <= (self.header.ofs_data - self.ofs_shape) // 8)) :
                     raise kaitaistruct.ValidationExprError(self.check_shape_fits, self._io, u"/types/container/types/tensor/seq/13")
                 self._debug['check_product_bytes']['start'] = self._io.pos()
                 self.check_product_bytes = self._io.read_bytes(0)
                 self._debug['check_product_bytes']['end'] = self._io.pos()
                 _ = self.check_product_bytes
-                if not self.shape.product <= 9007199254740991 // self.len_element:
+                if not  ((len(_) == 0) and (self.shape.product <= 9007199254740991 // self.len_element)) :
                     raise kaitaistruct.ValidationExprError(self.check_product_bytes, self._io, u"/types/container/types/tensor/seq/14")
                 self._debug['check_data_size']['start'] = self._io.pos()
                 self.check_data_size = self._io.read_bytes(0)
                 self._debug['check_data_size']['end'] = self._io.pos()
                 _ = self.check_data_size
-                if not self.shape.num_elements * self.len_element == self.len_data:
+                if not  ((len(_) == 0) and (self.shape.num_elements * self.len_element == self.len_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_size, self._io, u"/types/container/types/tensor/seq/15")
                 self._debug['check_data_aligned']['start'] = self._io.pos()
                 self.check_data_aligned = self._io.read_bytes(0)
                 self._debug['check_data_aligned']['end'] = self._io.pos()
                 _ = self.check_data_aligned
-                if not self.ofs_data % 64 == 0:
+                if not  ((len(_) == 0) and (self.ofs_data % 64 == 0)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_aligned, self._io, u"/types/container/types/tensor/seq/16")
                 self._debug['check_data_in_region']['start'] = self._io.pos()
                 self.check_data_in_region = self._io.read_bytes(0)
                 self._debug['check_data_in_region']['end'] = self._io.pos()
                 _ = self.check_data_in_region
-                if not self.ofs_data >= self.header.ofs_data:
+                if not  ((len(_) == 0) and (self.ofs_data >= self.header.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_in_region, self._io, u"/types/container/types/tensor/seq/17")
                 self._debug['check_data_starts_before_end']['start'] = self._io.pos()
                 self.check_data_starts_before_end = self._io.read_bytes(0)
                 self._debug['check_data_starts_before_end']['end'] = self._io.pos()
                 _ = self.check_data_starts_before_end
-                if not self.ofs_data <= self.header.ofs_end:
+                if not  ((len(_) == 0) and (self.ofs_data <= self.header.ofs_end)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_starts_before_end, self._io, u"/types/container/types/tensor/seq/18")
                 self._debug['check_data_fits']['start'] = self._io.pos()
                 self.check_data_fits = self._io.read_bytes(0)
                 self._debug['check_data_fits']['end'] = self._io.pos()
                 _ = self.check_data_fits
-                if not self.len_data <= self.header.ofs_end - self.ofs_data:
+                if not  ((len(_) == 0) and (self.len_data <= self.header.ofs_end - self.ofs_data)) :
                     raise kaitaistruct.ValidationExprError(self.check_data_fits, self._io, u"/types/container/types/tensor/seq/19")
 
 
             def _fetch_instances(self):
                 pass
+                _ = self.bools
+                if hasattr(self, '_m_bools'):
+                    pass
+                    for i in range(len(self._m_bools)):
+                        pass
+
+
                 _ = self.data
                 if hasattr(self, '_m_data'):
                     pass
@@ -1109,11 +1120,50 @@ class Weig(KaitaiStruct):
                 if hasattr(self, '_m_name_bytes'):
                     pass
 
+                _ = self.name_chars
+                if hasattr(self, '_m_name_chars'):
+                    pass
+                    for i in range(len(self._m_name_chars)):
+                        pass
+                        self._m_name_chars[i]._fetch_instances()
+
+
                 _ = self.shape
                 if hasattr(self, '_m_shape'):
                     pass
                     self._m_shape._fetch_instances()
 
+
+            @property
+            def bools(self):
+                if hasattr(self, '_m_bools'):
+                    return self._m_bools
+
+                _pos = self._io.pos()
+                self._io.seek(self.ofs_data)
+                self._debug['_m_bools']['start'] = self._io.pos()
+                self._debug['_m_bools']['arr'] = []
+                if self._is_le:
+                    self._m_bools = []
+                    for i in range((self.len_data if self.dtype == Weig.ElementType.bool else 0)):
+                        self._debug['_m_bools']['arr'].append({'start': self._io.pos()})
+                        self._m_bools.append(self._io.read_u1())
+                        self._debug['_m_bools']['arr'][i]['end'] = self._io.pos()
+                        if not self._m_bools[i] <= 1:
+                            raise kaitaistruct.ValidationGreaterThanError(1, self._m_bools[i], self._io, u"/types/container/types/tensor/instances/bools")
+
+                else:
+                    self._m_bools = []
+                    for i in range((self.len_data if self.dtype == Weig.ElementType.bool else 0)):
+                        self._debug['_m_bools']['arr'].append({'start': self._io.pos()})
+                        self._m_bools.append(self._io.read_u1())
+                        self._debug['_m_bools']['arr'][i]['end'] = self._io.pos()
+                        if not self._m_bools[i] <= 1:
+                            raise kaitaistruct.ValidationGreaterThanError(1, self._m_bools[i], self._io, u"/types/container/types/tensor/instances/bools")
+
+                self._debug['_m_bools']['end'] = self._io.pos()
+                self._io.seek(_pos)
+                return getattr(self, '_m_bools', None)
 
             @property
             def data(self):
@@ -1165,7 +1215,7 @@ class Weig(KaitaiStruct):
                 if hasattr(self, '_m_len_name_max'):
                     return self._m_len_name_max
 
-                self._m_len_name_max = (self.header.ofs_data - self.ofs_name if self.header.ofs_data - self.ofs_name < 1024 else 1024)
+                self._m_len_name_max = ((self.header.ofs_data - self.ofs_name) if self.header.ofs_data - self.ofs_name < 1024 else 1024)
                 return getattr(self, '_m_len_name_max', None)
 
             @property
@@ -1195,6 +1245,49 @@ class Weig(KaitaiStruct):
                 return getattr(self, '_m_name_bytes', None)
 
             @property
+            def name_chars(self):
+                if hasattr(self, '_m_name_chars'):
+                    return self._m_name_chars
+
+                _pos = self._io.pos()
+                self._io.seek(self.ofs_name)
+                self._debug['_m_name_chars']['start'] = self._io.pos()
+                self._debug['_m_name_chars']['arr'] = []
+                if self._is_le:
+                    self._m_name_chars = []
+                    i = 0
+                    while True:
+                        self._debug['_m_name_chars']['arr'].append({'start': self._io.pos()})
+                        _t__m_name_chars = Weig.Container.Utf8Char(self._io, self, self._root, self._is_le)
+                        try:
+                            _t__m_name_chars._read()
+                        finally:
+                            _ = _t__m_name_chars
+                            self._m_name_chars.append(_)
+                        self._debug['_m_name_chars']['arr'][len(self._m_name_chars) - 1]['end'] = self._io.pos()
+                        if _.lead == 0:
+                            break
+                        i += 1
+                else:
+                    self._m_name_chars = []
+                    i = 0
+                    while True:
+                        self._debug['_m_name_chars']['arr'].append({'start': self._io.pos()})
+                        _t__m_name_chars = Weig.Container.Utf8Char(self._io, self, self._root, self._is_le)
+                        try:
+                            _t__m_name_chars._read()
+                        finally:
+                            _ = _t__m_name_chars
+                            self._m_name_chars.append(_)
+                        self._debug['_m_name_chars']['arr'][len(self._m_name_chars) - 1]['end'] = self._io.pos()
+                        if _.lead == 0:
+                            break
+                        i += 1
+                self._debug['_m_name_chars']['end'] = self._io.pos()
+                self._io.seek(_pos)
+                return getattr(self, '_m_name_chars', None)
+
+            @property
             def shape(self):
                 if hasattr(self, '_m_shape'):
                     return self._m_shape
@@ -1213,6 +1306,117 @@ class Weig(KaitaiStruct):
                     self._debug['_m_shape']['end'] = self._io.pos()
                 self._io.seek(_pos)
                 return getattr(self, '_m_shape', None)
+
+
+        class Utf8Char(KaitaiStruct):
+            """One character of a name, or the NUL behind it.
+
+            .. seealso::
+               SPEC.md section 7; RFC 3629 section 4
+            """
+            SEQ_FIELDS = ["lead", "check_no_control", "second", "others"]
+            def __init__(self, _io, _parent=None, _root=None, _is_le=None):
+                super(Weig.Container.Utf8Char, self).__init__(_io)
+                self._parent = _parent
+                self._root = _root
+                self._is_le = _is_le
+                self._debug = collections.defaultdict(dict)
+
+            def _read(self):
+                if not hasattr(self, '_is_le'):
+                    raise kaitaistruct.UndecidedEndiannessError("/types/container/types/utf8_char")
+                elif self._is_le == True:
+                    self._read_le()
+                elif self._is_le == False:
+                    self._read_be()
+
+            def _read_le(self):
+                self._debug['lead']['start'] = self._io.pos()
+                self.lead = self._io.read_u1()
+                self._debug['lead']['end'] = self._io.pos()
+                _ = self.lead
+                if not  ((_ <= 127) or ( ((_ >= 194) and (_ <= 244)) )) :
+                    raise kaitaistruct.ValidationExprError(self.lead, self._io, u"/types/container/types/utf8_char/seq/0")
+                self._debug['check_no_control']['start'] = self._io.pos()
+                self.check_no_control = self._io.read_bytes(0)
+                self._debug['check_no_control']['end'] = self._io.pos()
+                _ = self.check_no_control
+                if not  ((len(_) == 0) and ( ((self.lead == 0) or (self.lead >= 32)) ) and (self.lead != 127)) :
+                    raise kaitaistruct.ValidationExprError(self.check_no_control, self._io, u"/types/container/types/utf8_char/seq/1")
+                self._debug['second']['start'] = self._io.pos()
+                self._debug['second']['arr'] = []
+                self.second = []
+                for i in range((1 if self.lead >= 194 else 0)):
+                    self._debug['second']['arr'].append({'start': self._io.pos()})
+                    self.second.append(self._io.read_u1())
+                    self._debug['second']['arr'][i]['end'] = self._io.pos()
+                    _ = self.second[i]
+                    if not  ((_ >= (160 if self.lead == 224 else (144 if self.lead == 240 else 128))) and (_ <= (159 if self.lead == 237 else (143 if self.lead == 244 else 191)))) :
+                        raise kaitaistruct.ValidationExprError(self.second[i], self._io, u"/types/container/types/utf8_char/seq/2")
+
+                self._debug['second']['end'] = self._io.pos()
+                self._debug['others']['start'] = self._io.pos()
+                self._debug['others']['arr'] = []
+                self.others = []
+                for i in range((2 if self.lead >= 240 else (1 if self.lead >= 224 else 0))):
+                    self._debug['others']['arr'].append({'start': self._io.pos()})
+                    self.others.append(self._io.read_u1())
+                    self._debug['others']['arr'][i]['end'] = self._io.pos()
+                    if not self.others[i] >= 128:
+                        raise kaitaistruct.ValidationLessThanError(128, self.others[i], self._io, u"/types/container/types/utf8_char/seq/3")
+                    if not self.others[i] <= 191:
+                        raise kaitaistruct.ValidationGreaterThanError(191, self.others[i], self._io, u"/types/container/types/utf8_char/seq/3")
+
+                self._debug['others']['end'] = self._io.pos()
+
+            def _read_be(self):
+                self._debug['lead']['start'] = self._io.pos()
+                self.lead = self._io.read_u1()
+                self._debug['lead']['end'] = self._io.pos()
+                _ = self.lead
+                if not  ((_ <= 127) or ( ((_ >= 194) and (_ <= 244)) )) :
+                    raise kaitaistruct.ValidationExprError(self.lead, self._io, u"/types/container/types/utf8_char/seq/0")
+                self._debug['check_no_control']['start'] = self._io.pos()
+                self.check_no_control = self._io.read_bytes(0)
+                self._debug['check_no_control']['end'] = self._io.pos()
+                _ = self.check_no_control
+                if not  ((len(_) == 0) and ( ((self.lead == 0) or (self.lead >= 32)) ) and (self.lead != 127)) :
+                    raise kaitaistruct.ValidationExprError(self.check_no_control, self._io, u"/types/container/types/utf8_char/seq/1")
+                self._debug['second']['start'] = self._io.pos()
+                self._debug['second']['arr'] = []
+                self.second = []
+                for i in range((1 if self.lead >= 194 else 0)):
+                    self._debug['second']['arr'].append({'start': self._io.pos()})
+                    self.second.append(self._io.read_u1())
+                    self._debug['second']['arr'][i]['end'] = self._io.pos()
+                    _ = self.second[i]
+                    if not  ((_ >= (160 if self.lead == 224 else (144 if self.lead == 240 else 128))) and (_ <= (159 if self.lead == 237 else (143 if self.lead == 244 else 191)))) :
+                        raise kaitaistruct.ValidationExprError(self.second[i], self._io, u"/types/container/types/utf8_char/seq/2")
+
+                self._debug['second']['end'] = self._io.pos()
+                self._debug['others']['start'] = self._io.pos()
+                self._debug['others']['arr'] = []
+                self.others = []
+                for i in range((2 if self.lead >= 240 else (1 if self.lead >= 224 else 0))):
+                    self._debug['others']['arr'].append({'start': self._io.pos()})
+                    self.others.append(self._io.read_u1())
+                    self._debug['others']['arr'][i]['end'] = self._io.pos()
+                    if not self.others[i] >= 128:
+                        raise kaitaistruct.ValidationLessThanError(128, self.others[i], self._io, u"/types/container/types/utf8_char/seq/3")
+                    if not self.others[i] <= 191:
+                        raise kaitaistruct.ValidationGreaterThanError(191, self.others[i], self._io, u"/types/container/types/utf8_char/seq/3")
+
+                self._debug['others']['end'] = self._io.pos()
+
+
+            def _fetch_instances(self):
+                pass
+                for i in range(len(self.second)):
+                    pass
+
+                for i in range(len(self.others)):
+                    pass
+
 
 
         @property
