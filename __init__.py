@@ -6,25 +6,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # for type checkers, without the 5 ms of importing typing
 if TYPE_CHECKING:
-    from weig.backends import ModelFile, TensorView, available, open, save
-    from weig.spec.errors import WeigError
+    from weig.backends import ModelFile, TensorView, WeigError, available, open, save
 
 __all__ = ["ModelFile", "TensorView", "WeigError", "__version__", "available", "open", "save"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    if name == "WeigError":
-        from weig.spec.errors import WeigError as value
-    elif name in __all__:
-        import weig.backends
-
-        value = getattr(weig.backends, name)
-    else:
+    if name not in __all__:
         raise AttributeError(f"module 'weig' has no attribute {name!r}")
+    import weig.backends
+
+    value: object = getattr(weig.backends, name)
     globals()[name] = value
     return value
 

@@ -16,7 +16,7 @@ from weig.spec.layout import ByteOrder
 if TYPE_CHECKING:
     from weig.backends.writer import Source
 
-__all__ = ["BACKENDS", "ModelFile", "TensorView", "available", "open", "save"]
+__all__ = ["BACKENDS", "ModelFile", "TensorView", "WeigError", "available", "open", "save"]
 
 # The fastest first.
 BACKENDS = ("cpp", "c", "pure", "kaitai")
@@ -52,8 +52,8 @@ def open(path: PathLike, mode: Mode = "mmap", backend: str | None = None) -> Mod
 
     ``mode`` is ``mmap`` (opening costs the metadata alone; for files that nobody cuts or overwrites
     in place) or ``read`` (a private copy, which nothing that happens to the file can harm).
-    ``backend`` names a loader; without it the environment variable WEIG_BACKEND does, or the fastest
-    that is built is taken. Raises WeigError alone, for what the file is or says.
+    ``backend`` names a loader; without it the environment variable WEIG_BACKEND does, or the
+    fastest that is built is taken. Raises WeigError alone, for what the file is or says.
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}, not {mode!r}")

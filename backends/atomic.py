@@ -22,7 +22,7 @@ def write_all(fd: int, data: memoryview, offset: int) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str, size: int) -> Iterator[int]:
-    """A descriptor of a new file of ``size`` zero bytes that takes the place of ``path`` at the end.
+    """A descriptor of a new file of ``size`` zero bytes that takes ``path``'s place at the end.
 
     The new file lies in the same folder until the block ends well; then it is synced, renamed, and
     the folder is synced. Where the block raises, the new file goes and ``path`` is untouched. A

@@ -85,14 +85,14 @@ _api.PyBuffer_Release.argtypes = (ctypes.POINTER(_PyBuffer),)
 _alive: dict[int, tuple[Any, Any, Any, _PyBuffer]] = {}
 
 
-@_Deleter
+@_Deleter  # type: ignore[untyped-decorator]
 def _delete(address: int) -> None:
     *_, buffer = _alive.pop(address)
     _api.PyBuffer_Release(ctypes.byref(buffer))
 
 
 def _capsule_destructor(name: bytes) -> Any:
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # type: ignore[untyped-decorator]
     def destroy(capsule: int) -> None:
         # A consumer renames the capsule that it took; only one nobody took is ours to free.
         if _api.PyCapsule_IsValid(capsule, name):

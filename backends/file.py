@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weig.backends.interface import Mode, Opened, Progress
 from weig.backends.view import TensorView
@@ -50,9 +50,9 @@ class ModelFile(Mapping[str, TensorView]):
     def __contains__(self, name: object) -> bool:
         return self._index(name) >= 0
 
-    def get(self, name: str, default: object = None) -> TensorView | object:  # type: ignore[override]
+    def get(self, name: str, default: Any = None) -> Any:
         """The tensor of that name, or ``default``."""
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -88,7 +88,7 @@ class ModelFile(Mapping[str, TensorView]):
     def verify(self, progress: Progress | None = None) -> None:
         """Deep verification (SPEC.md, section 12): PAD-1 and BOOL-1.
 
-        Raises WeigError NONZERO_PADDING or BAD_BOOL. ``progress`` is called with bytes (done, total).
+        Raises WeigError NONZERO_PADDING or BAD_BOOL. ``progress`` gets (done, total) in bytes.
         """
         self._live().verify(progress)
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Literal
 
 from weig.backends.interface import Opened
-from weig.spec.dtypes import BY_CODE, Dtype
+from weig.spec.dtypes import BY_CODE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,10 +91,10 @@ class TensorView(Exporter):
 
     def __buffer__(self, flags: int, /) -> memoryview:
         try:
-            return memoryview(self.numpy())
+            return self.numpy().data
         except ValueError:
             # Plain bytes here would be taken for an array of U8 by numpy.asarray.
-            raise BufferError(f"{self.dtype} has no buffer format; take .data or .numpy()") from None
+            raise BufferError(f"{self.dtype} has no buffer format; take .data") from None
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()
@@ -134,4 +134,3 @@ class TensorView(Exporter):
 
     def _is_foreign(self) -> bool:
         return self._dtype.unit > 1 and self._opened.byte_order != sys.byteorder
-

@@ -1,7 +1,7 @@
 """The writer (SPEC.md, sections 15 and 16): the canonical file, a tensor at a time.
 
-All names, dtypes and shapes are known before the first byte is written; the tensors' bytes are asked
-for one after another and let go at once, so that memory does not grow with the model.
+All names, dtypes and shapes are known before the first byte is written; the tensors' bytes are
+asked for one after another and let go at once, so that memory does not grow with the model.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def _facts(tensors: Mapping[str, Any], label: str) -> _Tensor:
             raise WeigError("NUMBER_TOO_LARGE", f"{_quoted(label)} has a dimension {dim}")
         size *= dim or 1
     if size > MAX_NUMBER:
-        raise WeigError("BAD_SHAPE", f"{_quoted(label)}: the product of {shape} is past {MAX_NUMBER}")
+        raise WeigError(
+            "BAD_SHAPE", f"{_quoted(label)}: the product of {shape} is past {MAX_NUMBER}"
+        )
     key = _alias_key(value, in_dict=type(tensors) is dict)
     return _Tensor(name, label, dtype, shape, 0 if 0 in shape else size, key)
 
@@ -214,9 +216,7 @@ def _plan(listed: list[_Tensor], access: list[int], byte_order: ByteOrder) -> _P
     pack = struct.Struct(mark + RECORD_FORMAT).pack
     for tensor, offset in zip(listed, offsets, strict=True):
         rank = len(tensor.shape)
-        parts.append(
-            pack(names_at, tensor.dtype.code, 0, shapes_at, rank, offset, tensor.nbytes)
-        )
+        parts.append(pack(names_at, tensor.dtype.code, 0, shapes_at, rank, offset, tensor.nbytes))
         names_at += len(tensor.name) + 1
         shapes_at += 8 * rank
     parts += [struct.pack(f"{mark}{len(tensor.shape)}Q", *tensor.shape) for tensor in listed]
@@ -270,7 +270,7 @@ def _chunks(value: Any, tensor: _Tensor) -> Iterable[bytes | memoryview]:
     if array.dtype.newbyteorder("=").name != tensor.dtype.numpy:
         raise _changed(tensor)
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return (memoryview(native.reshape(-1).view(np.uint8)),)
+    return (native.reshape(-1).view(np.uint8).data,)
 
 
 def _swapped(piece: memoryview, tensor: _Tensor) -> Iterable[memoryview]:
@@ -281,7 +281,7 @@ def _swapped(piece: memoryview, tensor: _Tensor) -> Iterable[memoryview]:
     native = np.dtype(f"u{tensor.dtype.unit}")
     for start in range(0, len(piece), SWAP_CHUNK):
         units = np.frombuffer(piece[start : start + SWAP_CHUNK], native.newbyteorder())
-        yield memoryview(units.astype(native).view(np.uint8))
+        yield units.astype(native).view(np.uint8).data
 
 
 def _quoted(label: str) -> str:

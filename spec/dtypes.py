@@ -34,7 +34,8 @@ class Dtype(NamedTuple):
             return np.dtype(self.numpy)
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, self.numpy))
+        result: np.dtype = np.dtype(getattr(ml_dtypes, self.numpy))
+        return result
 
 
 DTYPES = (

@@ -66,9 +66,7 @@ def escape(text: str | bytes) -> str:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
-    return "".join(
-        c if c.isprintable() and c != "\\" else _escaped(c) for c in text
-    )
+    return "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text)
 
 
 def _escaped(char: str) -> str:

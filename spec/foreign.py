@@ -1,4 +1,4 @@
-"""Files of other kinds that people open by mistake, told by their first bytes (for BAD_MAGIC's hint)."""
+"""Files of other kinds that people open by mistake, told by their first bytes (BAD_MAGIC)."""
 
 from __future__ import annotations
 

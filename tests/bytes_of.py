@@ -1,4 +1,4 @@
-"""Files made by hand with `struct` from SPEC.md alone: no code of the project makes or reads them."""
+"""Files made by hand with `struct` from SPEC.md alone: no code of the project is in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every loader gives, in both modes and for both byte orders: one contract over all of them."""
+"""What every loader gives, in both modes and for both byte orders: one contract over all."""
 
 from __future__ import annotations
 
@@ -52,7 +52,13 @@ def test_facts(opened: weig.ModelFile, byte_order: str, mode: str, backend: str)
     assert (opened.byte_order, opened.mode, opened.backend) == (byte_order, mode, backend)
     assert opened.file_size == 272
     view = opened["b"]
-    assert (view.name, view.dtype, view.shape, view.nbytes, view.offset) == ("b", "BF16", (3,), 6, 192)
+    assert (view.name, view.dtype, view.shape, view.nbytes, view.offset) == (
+        "b",
+        "BF16",
+        (3,),
+        6,
+        192,
+    )
     assert [v.name for v in opened.views()] == ["b", "w"]
     assert "w" in opened
     assert "x" not in opened
@@ -109,7 +115,15 @@ def test_read(opened: weig.ModelFile, byte_order: str) -> None:
     assert bytes(opened.read(0, 272)) == raw
     assert bytes(opened.read(176, 4)) == b"b\0w\0"
     assert bytes(opened.read(272, 0)) == b""
-    for offset, size in ((273, 0), (272, 1), (0, 273), (-1, 1), (0, -1), (2**64, 1), (8, 2**64 - 8)):
+    for offset, size in (
+        (273, 0),
+        (272, 1),
+        (0, 273),
+        (-1, 1),
+        (0, -1),
+        (2**64, 1),
+        (8, 2**64 - 8),
+    ):
         with pytest.raises(weig.WeigError, match="BAD_DATA_RANGE"):
             opened.read(offset, size)
 
@@ -218,7 +232,7 @@ def test_an_exception_in_progress_comes_through(opened: weig.ModelFile) -> None:
 def test_every_dtype(
     tmp_path: Path, byte_order: str, mode: str, backend: str, dtype: tuple[object, ...]
 ) -> None:
-    code, name, size, unit, numpy_name, is_ml, dlpack = dtype
+    code, name, size, unit, numpy_name, is_ml, _ = dtype
     # 15 elements of bytes that are all different, so that any wrong swap shows.
     little = bytes(1 + i % 120 for i in range(15 * size)) if name != "BOOL" else b"\1\0\1" * 5
     stored = little

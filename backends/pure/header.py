@@ -1,4 +1,4 @@
-"""The header and the sentinel (SPEC.md, sections 4 to 6 and 11), checked before anything is mapped."""
+"""The header and the sentinel (SPEC.md, sections 4 to 6 and 11), checked before a map is made."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Names (SPEC.md, section 7), found and decoded in runs.
 
-Records are taken in the order of their name offsets, a window of the aux area at a time, so that
-memory stays bounded however far apart the names lie, and all NULs of a window are found in one pass.
+Records are taken in the order of their name offsets, a window of the aux area at a time: memory
+stays bounded however far apart the names lie, and one pass finds all NULs of a window.
 """
 
 from __future__ import annotations
@@ -115,4 +115,6 @@ def _decode(raw: bytes, k: int, order: Int64 | None) -> str:
 
 def _bad(k: int, order: Int64 | None, text: str, rule: str) -> WeigError:
     i = k if order is None else int(order[k])
-    return WeigError("BAD_NAME", f"meta[{i}]'s name {text}", field=f"meta[{i}].name_offset", rule=rule)
+    return WeigError(
+        "BAD_NAME", f"meta[{i}]'s name {text}", field=f"meta[{i}].name_offset", rule=rule
+    )

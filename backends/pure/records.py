@@ -86,7 +86,9 @@ def _shapes(
     outside = (offset < header.aux_start) | (offset > header.data_offset)
     _refuse(outside, "BAD_SHAPE", "SHAPE-2", "shape_offset", offset, "is not in the aux area")
     too_long = rank > (header.data_offset - offset) // 8
-    _refuse(too_long, "BAD_SHAPE", "SHAPE-2", "shape_offset", offset, "leaves no room for the shape")
+    _refuse(
+        too_long, "BAD_SHAPE", "SHAPE-2", "shape_offset", offset, "leaves no room for the shape"
+    )
     first = np.cumsum(rank) - rank
     dims = np.empty(int(rank.sum()), np.int64)
     product, has_zero = element.copy(), np.zeros(len(rank), bool)

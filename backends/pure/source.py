@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import stat
@@ -40,7 +41,9 @@ class Source:
         except (OSError, ValueError) as error:
             raise self._refused(error) from None
         if not stat.S_ISREG(status.st_mode):
-            raise WeigError("NOT_REGULAR_FILE", f"{escape(path)}: not a regular file", rule="OPEN-1")
+            raise WeigError(
+                "NOT_REGULAR_FILE", f"{escape(path)}: not a regular file", rule="OPEN-1"
+            )
         # OPEN-3: the size of the very file that is read.
         self.size = status.st_size
         self.identity = _identity(status)
@@ -137,10 +140,8 @@ def fresh(size: int) -> memoryview:
         return memoryview(bytearray())
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= 2 << 20 and hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with contextlib.suppress(OSError):  # a kernel without huge pages: slower, not wrong
             memory.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # a kernel without huge pages: slower, not wrong
     return memoryview(memory)
 
 
