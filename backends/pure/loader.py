@@ -133,11 +133,12 @@ class PureFile:
 
         dtypes = {code: BY_CODE[code].to_numpy() for code in set(self._table.dtype.tolist())}
         foreign = self.byte_order != sys.byteorder
-        buffer, array = self._buffer, np.ndarray
+        # Over a memoryview, numpy would hold the writable memory behind it and let it be opened up.
+        buffer, array = np.frombuffer(self._buffer, np.uint8), np.ndarray
         result = {}
         for name, code, shape, offset, size in self.records():
             if foreign and BY_CODE[code].unit > 1:
-                data = self.swapped(offset, size, BY_CODE[code].unit)
+                data = np.frombuffer(self.swapped(offset, size, BY_CODE[code].unit), np.uint8)
                 result[name] = array(shape, dtypes[code], data)
             else:
                 result[name] = array(shape, dtypes[code], buffer, offset)
