@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -71,7 +72,7 @@ def _reserve(fd: int, size: int) -> None:
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
-        if error.errno not in (22, 95):  # EINVAL, EOPNOTSUPP: a file system that cannot
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot
             raise
         os.ftruncate(fd, size)
 

@@ -182,13 +182,13 @@ class KaitaiFile:
     def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
         import numpy as np
 
-        buffer = self.buffer()
+        buffer = np.frombuffer(self.buffer(), np.uint8)
         for name, code, shape, offset, nbytes in self._records:
             dtype = BY_CODE[code]
             if self.byte_order == sys.byteorder or dtype.unit == 1:
                 yield name, np.ndarray(shape, dtype.to_numpy(), buffer, offset)
             else:
-                fresh = self.swapped(offset, nbytes, dtype.unit)
+                fresh = np.frombuffer(self.swapped(offset, nbytes, dtype.unit), np.uint8)
                 yield name, np.ndarray(shape, dtype.to_numpy(), fresh)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import stat
@@ -92,11 +93,26 @@ class Source:
         target = fresh(self.size)
         done = 0
         while done < self.size:
-            count = os.preadv(self.fd, [target[done : done + READ_CHUNK]], done)
-            if count == 0:
-                raise self._cut(done)
-            done += count
+            start, end = self._extent(done)
+            done = max(done, start)
+            while done < end:
+                count = os.preadv(self.fd, [target[done : min(end, done + READ_CHUNK)]], done)
+                if count == 0:
+                    raise self._cut(done)
+                done += count
         return target.toreadonly()
+
+    def _extent(self, offset: int) -> tuple[int, int]:
+        """The next range at or after ``offset`` that is not a hole: fresh memory has its zeros."""
+        try:
+            start = min(os.lseek(self.fd, offset, os.SEEK_DATA), self.size)
+            return start, min(os.lseek(self.fd, start, os.SEEK_HOLE), self.size)
+        except OSError as error:
+            if error.errno == errno.ENXIO and os.fstat(self.fd).st_size >= self.size:
+                return self.size, self.size  # nothing but a hole up to the end
+            if error.errno == errno.ENXIO:
+                raise self._cut(offset) from None
+            return offset, self.size  # a file system that does not tell
 
     def _read(self, size: int, offset: int) -> bytes:
         result = b""
@@ -122,7 +138,7 @@ class Source:
         return WeigError("IO", f"{escape(self.path)}: {escape(reason)}", rule="OPEN-11")
 
     def _too_large(self, error: OSError | ValueError | OverflowError) -> WeigError:
-        if isinstance(error, OSError) and error.errno not in (12, 75):  # ENOMEM, EOVERFLOW
+        if isinstance(error, OSError) and error.errno not in (errno.ENOMEM, errno.EOVERFLOW):
             return self._refused(error)
         return WeigError(
             "TOO_LARGE",
