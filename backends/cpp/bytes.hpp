@@ -1,6 +1,6 @@
 /// \file
-/// Integers out of bytes: any alignment, either byte order; and the arithmetic that cannot wrap. Nothing
-/// else in the loader casts a pointer to a number or adds two numbers from a file.
+/// Integers out of bytes: any alignment, either byte order; and the arithmetic that cannot wrap.
+/// Nothing else in the loader casts a pointer to a number or adds two numbers from a file.
 #pragma once
 
 #include <bit>
@@ -53,7 +53,9 @@ constexpr std::optional<std::uint64_t> product(std::uint64_t a, std::uint64_t b)
 }
 
 /// Whether the bytes of a file of that size can be numbered in this process (OPEN-9).
-constexpr bool addressable(std::uint64_t size) noexcept { return size <= PTRDIFF_MAX; }
+constexpr bool addressable(std::uint64_t size) noexcept {
+    return size <= PTRDIFF_MAX;
+}
 
 } // namespace checked
 } // namespace weig

@@ -1,4 +1,5 @@
-// One portable loop a unit, and where the processor has AVX2 (asked at run time) a shuffle of 32 bytes.
+// One portable loop a unit, and where the processor has AVX2 (asked at run time) a shuffle of 32
+// bytes.
 #include "byteswap.hpp"
 
 #include <concepts>

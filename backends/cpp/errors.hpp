@@ -10,12 +10,14 @@
 
 namespace weig {
 
-/// Bytes from a file or a path made safe for a terminal or a log: printable ASCII alone, the rest as
-/// escapes; cut after 80 bytes.
+/// Bytes from a file or a path made safe for a terminal or a log: printable ASCII alone, the rest
+/// as escapes; cut after 80 bytes.
 std::string escaped(std::string_view text);
 
 namespace detail {
-inline void append(std::string &to, std::string_view text) { to += text; }
+inline void append(std::string &to, std::string_view text) {
+    to += text;
+}
 inline void append(std::string &to, std::unsigned_integral auto number) {
     to += std::to_string(number);
 }

@@ -22,7 +22,8 @@
 
 namespace weig {
 
-// ---- Text ----------------------------------------------------------------------------------------
+// ---- Text
+// ----------------------------------------------------------------------------------------
 
 std::string escaped(std::string_view text) {
     constexpr std::size_t longest = 80;
@@ -44,7 +45,8 @@ void fail_io(const std::string &what, int error) {
     throw Error(Code::io, text(what, ": ", std::generic_category().message(error)), {}, "OPEN-11");
 }
 
-// ---- Descriptor and identity ---------------------------------------------------------------------
+// ---- Descriptor and identity
+// ---------------------------------------------------------------------
 
 Descriptor::~Descriptor() {
     if (fd_ >= 0)
@@ -52,7 +54,7 @@ Descriptor::~Descriptor() {
 }
 
 struct stat Descriptor::status() const {
-    struct stat status {};
+    struct stat status{};
     if (::fstat(fd_, &status) != 0)
         fail_io("fstat", errno);
     return status;
@@ -86,7 +88,8 @@ Identity::Identity(const struct stat &status) noexcept
 {
 }
 
-// ---- Memory --------------------------------------------------------------------------------------
+// ---- Memory
+// --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -134,7 +137,8 @@ Memory::~Memory() {
         ::operator delete(data_, heap_align);
 }
 
-// ---- Opening (sections 13 and 17) ----------------------------------------------------------------
+// ---- Opening (sections 13 and 17)
+// ----------------------------------------------------------------
 
 namespace {
 
@@ -153,17 +157,19 @@ Descriptor open_descriptor(const std::string &path) {
     if (fd >= 0)
         return Descriptor(fd);
     const int error = errno;
-    struct stat status {};
-    if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) // OPEN-1: a socket cannot be opened
+    struct stat status{};
+    if (::stat(path.c_str(), &status) == 0 &&
+        !S_ISREG(status.st_mode)) // OPEN-1: a socket cannot be opened
         fail_kind(path);
     fail_io(text("opening '", escaped(path), "'"), error);
 }
 
-/// HDR-*, META-1 to META-3, REGION-* and TAIL-1, from what pread gives: faulting the two ends in through a
-/// map would make the kernel read megabytes.
+/// HDR-*, META-1 to META-3, REGION-* and TAIL-1, from what pread gives: faulting the two ends in
+/// through a map would make the kernel read megabytes.
 Header read_header(const Descriptor &descriptor, std::uint64_t real_size) {
     std::array<std::byte, layout::header_size> head;
-    const std::size_t wanted = static_cast<std::size_t>(std::min<std::uint64_t>(real_size, head.size()));
+    const std::size_t wanted =
+        static_cast<std::size_t>(std::min<std::uint64_t>(real_size, head.size()));
     const std::size_t got = descriptor.read_at(0, std::span(head).first(wanted));
     const Header header = check_header(std::span(head).first(got), real_size);
     std::array<std::byte, layout::sentinel_size> tail;
@@ -172,7 +178,8 @@ Header read_header(const Descriptor &descriptor, std::uint64_t real_size) {
     check_sentinel(header, tail);
     if (!checked::addressable(header.file_size)) // OPEN-9
         throw Error(
-            Code::too_large, text("this process cannot address ", header.file_size, " bytes"), {}, "OPEN-9");
+            Code::too_large, text("this process cannot address ", header.file_size, " bytes"), {},
+            "OPEN-9");
     return header;
 }
 
@@ -211,22 +218,36 @@ File File::open(const std::string &path, Mode mode) try {
     const Identity identity(status);
     const Header header = read_header(descriptor, identity.size);
     auto [memory, records] = load(descriptor, header, mode);
-    return File(std::make_shared<const State>(
-        State{std::move(descriptor), identity, mode, header, std::move(memory), std::move(records)}));
+    return File(
+        std::make_shared<const State>(State{
+            std::move(descriptor), identity, mode, header, std::move(memory), std::move(records)}));
 } catch (const std::bad_alloc &) {
     throw Error(Code::too_large, "not enough memory for this file", {}, "OPEN-9");
 } catch (const std::system_error &error) { // of std::random_device
     fail_io("opening", error.code().value());
 }
 
-// ---- What an open file gives ---------------------------------------------------------------------
+// ---- What an open file gives
+// ---------------------------------------------------------------------
 
-ByteOrder File::byte_order() const noexcept { return state_->header.order; }
-bool File::is_host_order() const noexcept { return !state_->header.swap; }
-std::size_t File::count() const noexcept { return state_->records.all.size(); }
-std::uint64_t File::file_size() const noexcept { return state_->header.file_size; }
-std::uint64_t File::data_offset() const noexcept { return state_->header.data_offset; }
-Bytes File::bytes() const noexcept { return Memory::share(state_->memory); }
+ByteOrder File::byte_order() const noexcept {
+    return state_->header.order;
+}
+bool File::is_host_order() const noexcept {
+    return !state_->header.swap;
+}
+std::size_t File::count() const noexcept {
+    return state_->records.all.size();
+}
+std::uint64_t File::file_size() const noexcept {
+    return state_->header.file_size;
+}
+std::uint64_t File::data_offset() const noexcept {
+    return state_->header.data_offset;
+}
+Bytes File::bytes() const noexcept {
+    return Memory::share(state_->memory);
+}
 
 std::optional<std::size_t> File::find(std::string_view name) const noexcept {
     return state_->records.index.find(name, state_->records.all, state_->file());
@@ -238,8 +259,10 @@ std::string_view File::name(std::size_t index) const {
 
 Tensor File::tensor(std::size_t index) const {
     const Record &record = state_->record(index);
-    Tensor tensor{record.name(state_->file()), record.dtype, {}, record.data_offset, record.data_size};
-    // The dimensions come from the map: once more the check of SHAPE-5, which keeps a reader inside the data.
+    Tensor tensor{
+        record.name(state_->file()), record.dtype, {}, record.data_offset, record.data_size};
+    // The dimensions come from the map: once more the check of SHAPE-5, which keeps a reader inside
+    // the data.
     std::optional<std::uint64_t> size = info(record.dtype).size;
     for (std::size_t i = 0; i < record.rank; ++i) {
         const auto dimension = weig::load<std::uint64_t>(
@@ -268,7 +291,8 @@ std::span<const std::byte> File::data_as(std::size_t index, Dtype dtype) const {
             text("a tensor of ", info(record.dtype).name, " cannot be seen as ", info(dtype).name),
             record_field(index, "dtype"));
     if (state_->header.swap && info(dtype).unit > 1)
-        throw Error(Code::unsupported, "the file has the other byte order: its elements must be swapped");
+        throw Error(
+            Code::unsupported, "the file has the other byte order: its elements must be swapped");
     return data(index);
 }
 
@@ -299,7 +323,8 @@ Bytes File::host_data() const {
         const auto place = static_cast<std::size_t>(record.data_offset - header.data_offset);
         const auto size = static_cast<std::size_t>(record.data_size);
         copy_reversed(
-            memory->bytes().subspan(place, size), data.subspan(place, size), info(record.dtype).unit);
+            memory->bytes().subspan(place, size), data.subspan(place, size),
+            info(record.dtype).unit);
     }
     return Memory::share(memory);
 }
@@ -329,7 +354,8 @@ namespace {
 bool read_through(const Descriptor &descriptor, std::uint64_t begin, std::uint64_t end) {
     std::vector<std::byte> piece(std::size_t{256} << 10);
     while (begin < end) {
-        const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(end - begin, piece.size()));
+        const auto wanted =
+            static_cast<std::size_t>(std::min<std::uint64_t>(end - begin, piece.size()));
         if (descriptor.read_at(begin, std::span(piece).first(wanted)) < wanted)
             return false;
         begin += wanted;
@@ -340,7 +366,8 @@ bool read_through(const Descriptor &descriptor, std::uint64_t begin, std::uint64
 /// Maps the pages in; false where that is not to be had here.
 bool populate(std::span<const std::byte> pages) {
 #if defined(MADV_POPULATE_READ)
-    void *const start = const_cast<std::byte *>(pages.data()); // read only, whatever madvise's type says
+    void *const start =
+        const_cast<std::byte *>(pages.data()); // read only, whatever madvise's type says
     int result = 0;
     do
         result = ::madvise(start, pages.size(), MADV_POPULATE_READ);
@@ -365,7 +392,8 @@ void File::prefetch(bool wait) const {
             const_cast<std::byte *>(pages.data()), pages.size(), POSIX_MADV_WILLNEED); // a wish
         return;
     }
-    // Where the map cannot be filled (an old kernel, a file that was cut), reading tells what it is.
+    // Where the map cannot be filled (an old kernel, a file that was cut), reading tells what it
+    // is.
     if (!populate(pages) && !read_through(state_->descriptor, begin, file_size()))
         throw Error(Code::truncated, "the file became shorter since it was opened", {}, "HDR-5");
 }

@@ -1,5 +1,5 @@
-// The Python binding: weig.backends._cpp. Batched calls make their objects with Python's C API, one pass and
-// no call a tensor.
+// The Python binding: weig.backends._cpp. Batched calls make their objects with Python's C API, one
+// pass and no call a tensor.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
@@ -17,7 +17,8 @@ using namespace py::literals;
 namespace weig {
 namespace {
 
-// ---- Small things of Python ----------------------------------------------------------------------
+// ---- Small things of Python
+// ----------------------------------------------------------------------
 
 /// Takes over a new reference, or throws the Python error that came instead of one.
 template <class T = py::object> T owned(PyObject *object) {
@@ -35,10 +36,21 @@ py::object to_str(std::string_view name) {
     throw Error(Code::modified, "a name was overwritten since the file was opened", {}, "OPEN-10");
 }
 
-py::object to_int(std::uint64_t number) { return owned(PyLong_FromUnsignedLongLong(number)); }
+py::object to_int(std::uint64_t number) {
+    return owned(PyLong_FromUnsignedLongLong(number));
+}
+
+/// A tuple for texts, numbers and tuples of them, which can be in no cycle: the collector need not
+/// walk through a hundred thousand of them again and again while they are made (it would let go of
+/// them itself later).
+py::object new_tuple(std::size_t size) {
+    py::object tuple = owned(PyTuple_New(static_cast<py::ssize_t>(size)));
+    PyObject_GC_UnTrack(tuple.ptr());
+    return tuple;
+}
 
 py::object to_tuple(const Shape &shape) {
-    py::object tuple = owned(PyTuple_New(static_cast<py::ssize_t>(shape.rank())));
+    py::object tuple = new_tuple(shape.rank());
     py::ssize_t i = 0;
     for (const std::uint64_t dimension : shape.dimensions())
         PyTuple_SET_ITEM(tuple.ptr(), i++, to_int(dimension).release().ptr());
@@ -47,9 +59,10 @@ py::object to_tuple(const Shape &shape) {
 
 /// name, dtype code, shape, data offset, data size
 py::object to_record(const Tensor &tensor) {
-    py::object record = owned(PyTuple_New(5));
+    py::object record = new_tuple(5);
     PyTuple_SET_ITEM(record.ptr(), 0, to_str(tensor.name).release().ptr());
-    PyTuple_SET_ITEM(record.ptr(), 1, to_int(static_cast<std::uint64_t>(tensor.dtype)).release().ptr());
+    PyTuple_SET_ITEM(
+        record.ptr(), 1, to_int(static_cast<std::uint64_t>(tensor.dtype)).release().ptr());
     PyTuple_SET_ITEM(record.ptr(), 2, to_tuple(tensor.shape).release().ptr());
     PyTuple_SET_ITEM(record.ptr(), 3, to_int(tensor.offset).release().ptr());
     PyTuple_SET_ITEM(record.ptr(), 4, to_int(tensor.size).release().ptr());
@@ -80,7 +93,8 @@ std::string to_path(const py::str &path) {
     return py::reinterpret_steal<py::bytes>(encoded);
 }
 
-// ---- Memory and arrays ---------------------------------------------------------------------------
+// ---- Memory and arrays
+// ---------------------------------------------------------------------------
 
 /// What memoryviews and arrays hold: a read-only buffer that keeps its memory.
 struct Block {
@@ -97,7 +111,8 @@ py::object to_memoryview(Bytes bytes) {
     return owned(PyMemoryView_FromObject(py::cast(Block{std::move(bytes)}).ptr()));
 }
 
-/// Makes read-only arrays over one block of memory. The first use imports numpy; a dtype is looked up once.
+/// Makes read-only arrays over one block of memory. The first use imports numpy; a dtype is looked
+/// up once.
 class ArrayMaker {
   public:
     explicit ArrayMaker(const Bytes &bytes)
@@ -141,13 +156,14 @@ class ArrayMaker {
     std::array<py::object, weig::dtypes.size()> dtypes_;
 };
 
-// ---- weig.backends.interface.Opened --------------------------------------------------------------
+// ---- weig.backends.interface.Opened
+// --------------------------------------------------------------
 
 class Opened {
   public:
     explicit Opened(File file)
-        : byte_order(file.byte_order() == ByteOrder::little ? "little" : "big"), count(file.count()),
-          file_size(file.file_size()), file_(std::move(file)) {}
+        : byte_order(file.byte_order() == ByteOrder::little ? "little" : "big"),
+          count(file.count()), file_size(file.file_size()), file_(std::move(file)) {}
 
     py::object buffer() const { return to_memoryview(file().bytes()); }
 
@@ -242,7 +258,8 @@ Opened open_file(const py::str &path, const std::string &mode) {
         without_gil([&] { return File::open(bytes, mode == "mmap" ? Mode::mmap : Mode::read); }));
 }
 
-// ---- The module ----------------------------------------------------------------------------------
+// ---- The module
+// ----------------------------------------------------------------------------------
 
 py::object or_none(std::string_view text) {
     return text.empty() ? py::object(py::none()) : py::object(py::str(text.data(), text.size()));
@@ -250,9 +267,9 @@ py::object or_none(std::string_view text) {
 
 void set_weig_error(const Error &error) {
     const py::object type = py::module_::import("weig.spec.errors").attr("WeigError");
-    const py::object value =
-        type(to_string(error.code()), error.what(), "field"_a = or_none(error.field()),
-             "rule"_a = or_none(error.rule()));
+    const py::object value = type(
+        to_string(error.code()), error.what(), "field"_a = or_none(error.field()),
+        "rule"_a = or_none(error.rule()));
     PyErr_SetObject(type.ptr(), value.ptr());
 }
 
@@ -293,10 +310,12 @@ PYBIND11_MODULE(_cpp, module) {
     module.doc() = "The C++20 loader; weig.backends.cpp.loader is its door.";
     py::register_local_exception_translator(weig::translate);
 
-    py::class_<weig::Block>(module, "Block", py::buffer_protocol(), "Read-only memory with an owner.")
+    py::class_<weig::Block>(
+        module, "Block", py::buffer_protocol(), "Read-only memory with an owner.")
         .def_buffer(&weig::Block::buffer);
 
-    py::class_<Opened>(module, "Opened", "A file that has passed level open; see weig.backends.interface.")
+    py::class_<Opened>(
+        module, "Opened", "A file that has passed level open; see weig.backends.interface.")
         .def_readonly("byte_order", &Opened::byte_order)
         .def_readonly("count", &Opened::count)
         .def_readonly("file_size", &Opened::file_size)

@@ -1,6 +1,6 @@
 /// \file
-/// Records by name. Names are hostile: the hash has a key that an attacker does not know (SipHash-1-3), so that no
-/// file can make the table slow (OPEN-5).
+/// Records by name. Names are hostile: the hash has a key that an attacker does not know
+/// (SipHash-1-3), so that no file can make the table slow (OPEN-5).
 #pragma once
 
 #include <algorithm>
@@ -89,8 +89,19 @@ class NameIndex {
     /// For any others: a hash table. NAME-6: throws DUPLICATE_NAME.
     NameIndex(std::span<const Record> records, const std::byte *file)
         : slots_(std::bit_ceil(2 * records.size())) {
-        for (std::size_t i = 0; i < records.size(); ++i)
-            insert(records, file, i);
+        // A batch of hashes first, so that the slots are on their way from memory when they are
+        // needed.
+        constexpr std::size_t batch = 32;
+        std::array<std::uint64_t, batch> hashes;
+        for (std::size_t start = 0; start < records.size(); start += batch) {
+            const std::size_t size = std::min(batch, records.size() - start);
+            for (std::size_t i = 0; i < size; ++i) {
+                hashes[i] = SipHash::instance()(records[start + i].name(file));
+                __builtin_prefetch(&slots_[first_slot(hashes[i])], 1);
+            }
+            for (std::size_t i = 0; i < size; ++i)
+                insert(records, file, start + i, hashes[i]);
+        }
     }
 
     std::optional<std::size_t> find(
@@ -104,8 +115,8 @@ class NameIndex {
     }
 
   private:
-    // A slot is the record's number, counted from 1, in 48 bits (2^53 bytes hold fewer records), and 16 bits of its
-    // hash that spare most looks at other names. 0 is free.
+    // A slot is the record's number, counted from 1, in 48 bits (2^53 bytes hold fewer records),
+    // and 16 bits of its hash that spare most looks at other names. 0 is free.
     static constexpr std::uint64_t number_mask = (std::uint64_t{1} << 48) - 1;
 
     static std::size_t index_of(std::uint64_t slot) noexcept {
@@ -121,12 +132,15 @@ class NameIndex {
         return static_cast<std::size_t>(found - records.begin());
     }
 
+    std::size_t first_slot(std::uint64_t hash) const noexcept {
+        return static_cast<std::size_t>(hash) & (slots_.size() - 1);
+    }
+
     /// The slot that holds the name, or the free one where it would go.
     std::size_t probe(
         std::uint64_t hash, std::string_view name, std::span<const Record> records,
         const std::byte *file) const noexcept {
-        const std::size_t mask = slots_.size() - 1;
-        for (std::size_t at = static_cast<std::size_t>(hash) & mask;; at = (at + 1) & mask) {
+        for (std::size_t at = first_slot(hash);; at = (at + 1) & (slots_.size() - 1)) {
             const std::uint64_t slot = slots_[at];
             if (slot == 0)
                 return at;
@@ -135,9 +149,9 @@ class NameIndex {
         }
     }
 
-    void insert(std::span<const Record> records, const std::byte *file, std::size_t i) {
+    void insert(
+        std::span<const Record> records, const std::byte *file, std::size_t i, std::uint64_t hash) {
         const std::string_view name = records[i].name(file);
-        const std::uint64_t hash = SipHash::instance()(name);
         std::uint64_t &slot = slots_[probe(hash, name, records, file)];
         if (slot != 0)
             fail(

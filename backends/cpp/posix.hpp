@@ -1,6 +1,7 @@
 /// \file
-/// What the loader has from the operating system, each thing with an owner: a descriptor, the identity of
-/// a file, memory. The first header of every source that includes it (it chooses the width of off_t).
+/// What the loader has from the operating system, each thing with an owner: a descriptor, the
+/// identity of a file, memory. The first header of every source that includes it (it chooses the
+/// width of off_t).
 #pragma once
 
 #ifndef _FILE_OFFSET_BITS
@@ -53,8 +54,8 @@ struct Identity {
     bool operator==(const Identity &) const = default;
 };
 
-/// A block of memory that is a map of a file, or fresh: pages of its own (huge ones where the system has
-/// them, zero at first) where that is worth it, else from the heap.
+/// A block of memory that is a map of a file, or fresh: pages of its own (huge ones where the
+/// system has them, zero at first) where that is worth it, else from the heap.
 class Memory {
   public:
     static std::shared_ptr<Memory> map(const Descriptor &file, std::size_t size);

@@ -10,8 +10,8 @@
 
 namespace weig {
 
-/// A checked record in the host's order. A private copy: the file may be rewritten under a map, and a number
-/// that was checked there may be another one when it is read again.
+/// A checked record in the host's order. A private copy: the file may be rewritten under a map, and
+/// a number that was checked there may be another one when it is read again.
 struct Record {
     std::uint64_t name_offset;
     std::uint64_t shape_offset;

@@ -12,7 +12,8 @@
 namespace weig {
 namespace {
 
-// ---- Header (sections 3 to 6) --------------------------------------------------------------------
+// ---- Header (sections 3 to 6)
+// --------------------------------------------------------------------
 
 struct Signature {
     std::size_t offset;
@@ -59,7 +60,9 @@ ByteOrder check_magic(std::span<const std::byte> head, std::uint64_t real_size) 
     if (real_size < layout::min_file_size) // HDR-1
         throw Error(
             Code::too_small,
-            text("the file has ", real_size, " bytes, fewer than the ", layout::min_file_size, " of the smallest"),
+            text(
+                "the file has ", real_size, " bytes, fewer than the ", layout::min_file_size,
+                " of the smallest"),
             {}, "HDR-1");
     if (head.size() < layout::header_size) // HDR-5, seen while reading
         throw Error(
@@ -78,17 +81,25 @@ void check_number(std::uint64_t value, std::string_view field) {
 Header check_fields(const std::byte *head, ByteOrder order, std::uint64_t real_size) {
     namespace field = layout::header;
     const bool swap = (order == ByteOrder::little) != (std::endian::native == std::endian::little);
-    const auto number = [=](std::size_t offset) { return load<std::uint64_t>(head + offset, swap); };
+    const auto number = [=](std::size_t offset) {
+        return load<std::uint64_t>(head + offset, swap);
+    };
     const auto version = load<std::uint32_t>(head + field::version, swap);
     if (version != layout::version) // HDR-3
         fail(Code::bad_version, "HDR-3", "header.version", text(version, " is not 1"));
-    const Header header{order, swap, number(field::tensor_count), number(field::meta_offset),
-                        number(field::data_offset), number(field::file_size)};
+    const Header header{
+        order,
+        swap,
+        number(field::tensor_count),
+        number(field::meta_offset),
+        number(field::data_offset),
+        number(field::file_size)};
     check_number(header.tensor_count, "header.tensor_count"); // NUM-2
     check_number(header.meta_offset, "header.meta_offset");
     check_number(header.data_offset, "header.data_offset");
     check_number(header.file_size, "header.file_size");
-    if (header.file_size % layout::file_size_align != 0 || header.file_size < layout::min_file_size) // HDR-4
+    if (header.file_size % layout::file_size_align != 0 ||
+        header.file_size < layout::min_file_size) // HDR-4
         fail(
             Code::bad_file_size, "HDR-4", "header.file_size",
             text(header.file_size, " is not a multiple of 8 that is at least 72"));
@@ -125,7 +136,8 @@ void check_table(const Header &header) {
         fail(
             Code::bad_meta_table, "META-3", "header.meta_offset",
             text(header.meta_offset, " is past header.data_offset ", header.data_offset));
-    if (header.tensor_count > (header.data_offset - header.meta_offset) / layout::record_size) // META-3
+    if (header.tensor_count >
+        (header.data_offset - header.meta_offset) / layout::record_size) // META-3
         fail(
             Code::bad_meta_table, "META-3", "header.tensor_count",
             text(
@@ -145,14 +157,16 @@ void check_region(const Header &header) {
             text(header.data_offset, " is past the end of the data at ", header.end()));
 }
 
-// ---- Names (section 7) ---------------------------------------------------------------------------
+// ---- Names (section 7)
+// ---------------------------------------------------------------------------
 
 constexpr std::uint64_t each_byte(std::uint8_t value) noexcept {
     return 0x0101'0101'0101'0101 * value;
 }
 
-/// The high bit of the first byte (in memory order) of a little-endian word that is not plain: a control
-/// byte (NUL too), 0x7F, or part of a longer sequence. Bits of later bytes may be wrong; 0 is exact.
+/// The high bit of the first byte (in memory order) of a little-endian word that is not plain: a
+/// control byte (NUL too), 0x7F, or part of a longer sequence. Bits of later bytes may be wrong; 0
+/// is exact.
 constexpr std::uint64_t special_bytes(std::uint64_t word) noexcept {
     const std::uint64_t below_0x20 = (word - each_byte(0x20)) & ~word;
     const std::uint64_t delete_ = word ^ each_byte(0x7F);
@@ -160,7 +174,8 @@ constexpr std::uint64_t special_bytes(std::uint64_t word) noexcept {
     return (word | below_0x20 | is_0x7f) & each_byte(0x80);
 }
 
-/// Eight bytes as a little-endian word; zeros stand for those past `left` (OPEN-7: no tensor byte is touched).
+/// Eight bytes as a little-endian word; zeros stand for those past `left` (OPEN-7: no tensor byte
+/// is touched).
 std::uint64_t load_word(const std::byte *at, std::uint64_t left) noexcept {
     if (left >= sizeof(std::uint64_t))
         return load_little<std::uint64_t>(at);
@@ -169,8 +184,8 @@ std::uint64_t load_word(const std::byte *at, std::uint64_t left) noexcept {
     return load_little<std::uint64_t>(word.data());
 }
 
-/// The length of the sequence of two to four bytes that starts at `at` (RFC 3629, section 4), 0 where it is
-/// none. `left` bytes may be looked at.
+/// The length of the sequence of two to four bytes that starts at `at` (RFC 3629, section 4), 0
+/// where it is none. `left` bytes may be looked at.
 std::size_t utf8_length(const std::byte *at, std::size_t left) noexcept {
     const auto byte = [at](std::size_t i) { return std::to_integer<unsigned>(at[i]); };
     const auto is_in = [](unsigned value, unsigned low, unsigned high) {
@@ -183,8 +198,10 @@ std::size_t utf8_length(const std::byte *at, std::size_t left) noexcept {
                                                           : 0;
     if (length == 0 || left < length)
         return 0;
-    const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;  // no overlong form
-    const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF; // no surrogate, no plane 17
+    const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80; // no overlong form
+    const unsigned high = first == 0xED   ? 0x9F
+                          : first == 0xF4 ? 0x8F
+                                          : 0xBF; // no surrogate, no plane 17
     if (!is_in(byte(1), low, high))
         return 0;
     for (std::size_t i = 2; i < length; ++i)
@@ -193,7 +210,8 @@ std::size_t utf8_length(const std::byte *at, std::size_t left) noexcept {
     return length;
 }
 
-// ---- Records (sections 5 to 10) ------------------------------------------------------------------
+// ---- Records (sections 5 to 10)
+// ------------------------------------------------------------------
 
 /// Checks the records of one file one by one. `swap`: the file has the other byte order.
 template <bool swap> class RecordChecker {
@@ -215,13 +233,14 @@ template <bool swap> class RecordChecker {
         const std::size_t name_size = check_name(index, fields);
         check_shape(index, fields);
         check_data(index, fields);
-        return {fields.name_offset,
-                fields.shape_offset,
-                fields.data_offset,
-                fields.data_size,
-                static_cast<std::uint16_t>(name_size),
-                static_cast<std::uint8_t>(fields.shape_count),
-                static_cast<Dtype>(fields.dtype)};
+        return {
+            fields.name_offset,
+            fields.shape_offset,
+            fields.data_offset,
+            fields.data_size,
+            static_cast<std::uint16_t>(name_size),
+            static_cast<std::uint8_t>(fields.shape_count),
+            static_cast<Dtype>(fields.dtype)};
     }
 
   private:
@@ -258,7 +277,9 @@ template <bool swap> class RecordChecker {
         if (!checked::inside(fields.name_offset, 1, aux_start_, data_offset_)) // NAME-1
             fail(
                 Code::bad_name, "NAME-1", record_field(index, "name_offset"),
-                text(fields.name_offset, " is not in the aux area [", aux_start_, ", ", data_offset_, ")"));
+                text(
+                    fields.name_offset, " is not in the aux area [", aux_start_, ", ", data_offset_,
+                    ")"));
         const std::byte *name = file_ + fields.name_offset;
         const auto room = static_cast<std::size_t>(
             std::min<std::uint64_t>(data_offset_ - fields.name_offset, layout::max_name_bytes + 1));
@@ -284,8 +305,7 @@ template <bool swap> class RecordChecker {
     }
 
     /// NAME-4 and NAME-5, where a byte is not plain ASCII. Gives the bytes of one character.
-    static std::size_t
-    check_sequence(std::size_t index, const std::byte *at, std::size_t left) {
+    static std::size_t check_sequence(std::size_t index, const std::byte *at, std::size_t left) {
         const auto first = std::to_integer<unsigned>(*at);
         if (first < 0x80) // NAME-5
             fail(
@@ -302,7 +322,9 @@ template <bool swap> class RecordChecker {
     [[noreturn]] static void fail_unended(std::size_t index, std::size_t room) {
         if (room > layout::max_name_bytes) // NAME-3
             fail(Code::bad_name, "NAME-3", record_field(index, "name"), "longer than 1023 bytes");
-        fail(Code::bad_name, "NAME-2", record_field(index, "name"), "no NUL in the aux area"); // NAME-2
+        fail(
+            Code::bad_name, "NAME-2", record_field(index, "name"),
+            "no NUL in the aux area"); // NAME-2
     }
 
     /// SHAPE-1 to SHAPE-5.
@@ -311,7 +333,8 @@ template <bool swap> class RecordChecker {
             fail(
                 Code::bad_shape, "SHAPE-1", record_field(index, "shape_count"),
                 text(fields.shape_count, " dimensions are more than 64"));
-        if (!checked::inside(fields.shape_offset, 8 * fields.shape_count, aux_start_, data_offset_)) // SHAPE-2
+        if (!checked::inside(
+                fields.shape_offset, 8 * fields.shape_count, aux_start_, data_offset_)) // SHAPE-2
             fail(
                 Code::bad_shape, "SHAPE-2", record_field(index, "shape_offset"),
                 text(
@@ -384,7 +407,8 @@ void check_overlap(std::span<const Record> records) {
     }
 }
 
-/// Watches for what makes the two comparisons of records with each other free: names and data in order.
+/// Watches for what makes the two comparisons of records with each other free: names and data in
+/// order.
 class OrderWatch {
   public:
     explicit OrderWatch(const std::byte *file) noexcept : file_(file) {}

@@ -1,5 +1,6 @@
 /// \file
-/// Level *open* of SPEC.md over bytes that are there already: what a header says, and what the records say.
+/// Level *open* of SPEC.md over bytes that are there already: what a header says, and what the
+/// records say.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,8 @@
 
 namespace weig {
 
-/// A header that was checked against the real size of the file: all its offsets lie in the file and its sums
-/// cannot wrap.
+/// A header that was checked against the real size of the file: all its offsets lie in the file and
+/// its sums cannot wrap.
 struct Header {
     ByteOrder order = ByteOrder::little;
     bool swap = false; ///< whether that is not the host's order
@@ -31,8 +32,8 @@ struct Header {
     std::uint64_t end() const noexcept { return file_size - layout::sentinel_size; }
 };
 
-/// HDR-1 to HDR-8, META-1 to META-3, REGION-1 and REGION-2. `head` is the start of the file (all of it that
-/// is there, up to 64 bytes), `real_size` what fstat says of the file.
+/// HDR-1 to HDR-8, META-1 to META-3, REGION-1 and REGION-2. `head` is the start of the file (all of
+/// it that is there, up to 64 bytes), `real_size` what fstat says of the file.
 Header check_header(std::span<const std::byte> head, std::uint64_t real_size);
 
 /// TAIL-1.

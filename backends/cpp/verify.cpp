@@ -85,8 +85,9 @@ class DeepCheck {
         const std::uint64_t bad = find(end, std::byte{0xFF});
         if (bad < end) // PAD-1
             throw Error(
-                Code::nonzero_padding, text("the byte at ", bad, " belongs to nothing and is not zero"),
-                "padding", "PAD-1");
+                Code::nonzero_padding,
+                text("the byte at ", bad, " belongs to nothing and is not zero"), "padding",
+                "PAD-1");
     }
 
     /// BOOL-1 for [done_, end).
@@ -98,7 +99,8 @@ class DeepCheck {
                 "BOOL-1");
     }
 
-    /// The first byte of [done_, end) with a bit of `mask`, or `end`; looks in pieces, to report between them.
+    /// The first byte of [done_, end) with a bit of `mask`, or `end`; looks in pieces, to report
+    /// between them.
     std::uint64_t find(std::uint64_t end, std::byte mask) {
         while (done_ < end) {
             const auto piece = static_cast<std::size_t>(std::min(end - done_, report_every));
@@ -138,7 +140,8 @@ void File::verify(const Progress &progress) const {
     try {
         owned = owned_ranges(state_->header, state_->records.all);
     } catch (const std::bad_alloc &) {
-        throw Error(Code::too_large, "not enough memory for the list of owned ranges", {}, "OPEN-9");
+        throw Error(
+            Code::too_large, "not enough memory for the list of owned ranges", {}, "OPEN-9");
     }
     DeepCheck(state_->memory->bytes(), progress).run(owned);
 }

@@ -1,16 +1,16 @@
 /// \file
-/// The C++20 loader of WEIG files (spec/SPEC.md), usable by itself: this header and the four sources
-/// loader.cpp, validate.cpp, verify.cpp and byteswap.cpp (module.cpp is the Python binding). POSIX, any
-/// byte order, any word size, no dependency.
+/// The C++20 loader of WEIG files (spec/SPEC.md), usable by itself: this header and the four
+/// sources loader.cpp, validate.cpp, verify.cpp and byteswap.cpp (module.cpp is the Python
+/// binding). POSIX, any byte order, any word size, no dependency.
 ///
 ///     const weig::File file = weig::File::open("model.weig");
 ///     for (std::size_t i = 0; i < file.count(); ++i)
 ///         std::cout << file.tensor(i).name << '\n';
 ///     std::span<const float> bias = file.elements<float>(*file.find("bias"));
 ///
-/// Everything of level *open* holds for a File: to have one is to have a file that was checked whole.
-/// After that no number is trusted from the map again, so that a file that is rewritten while it is
-/// mapped can change what a tensor holds, but never where it lies.
+/// Everything of level *open* holds for a File: to have one is to have a file that was checked
+/// whole. After that no number is trusted from the map again, so that a file that is rewritten
+/// while it is mapped can change what a tensor holds, but never where it lies.
 #pragma once
 
 #include <array>
@@ -61,12 +61,35 @@ enum class Code : std::uint8_t {
 };
 
 inline constexpr std::array<std::string_view, 29> code_names{
-    "IO",           "NOT_REGULAR_FILE", "TOO_LARGE",        "TOO_SMALL",       "BAD_MAGIC",
-    "BAD_VERSION",  "UNKNOWN_FLAG",     "BAD_RESERVED",     "TRUNCATED",       "TRAILING_DATA",
-    "BAD_FILE_SIZE", "BAD_SENTINEL",    "BAD_META_TABLE",   "BAD_DATA_REGION", "MISALIGNED",
-    "BAD_DTYPE",    "BAD_NAME",         "DUPLICATE_NAME",   "BAD_SHAPE",       "BAD_DATA_SIZE",
-    "BAD_DATA_RANGE", "OVERLAP",        "NUMBER_TOO_LARGE", "NONZERO_PADDING", "BAD_BOOL",
-    "MODIFIED",     "CLOSED",           "NO_SUCH_TENSOR",   "UNSUPPORTED",
+    "IO",
+    "NOT_REGULAR_FILE",
+    "TOO_LARGE",
+    "TOO_SMALL",
+    "BAD_MAGIC",
+    "BAD_VERSION",
+    "UNKNOWN_FLAG",
+    "BAD_RESERVED",
+    "TRUNCATED",
+    "TRAILING_DATA",
+    "BAD_FILE_SIZE",
+    "BAD_SENTINEL",
+    "BAD_META_TABLE",
+    "BAD_DATA_REGION",
+    "MISALIGNED",
+    "BAD_DTYPE",
+    "BAD_NAME",
+    "DUPLICATE_NAME",
+    "BAD_SHAPE",
+    "BAD_DATA_SIZE",
+    "BAD_DATA_RANGE",
+    "OVERLAP",
+    "NUMBER_TOO_LARGE",
+    "NONZERO_PADDING",
+    "BAD_BOOL",
+    "MODIFIED",
+    "CLOSED",
+    "NO_SUCH_TENSOR",
+    "UNSUPPORTED",
 };
 
 /// The code as SPEC.md writes it.
@@ -74,9 +97,9 @@ constexpr std::string_view to_string(Code code) noexcept {
     return code_names[static_cast<std::size_t>(code)];
 }
 
-/// The one exception for what a file is or says. `what()` is for people (printable ASCII: what comes
-/// from the file is escaped); `code` is stable. `field` ("meta[3].data_offset") and `rule" ("DATA-3") say
-/// where and which sentence of SPEC.md; both may be empty.
+/// The one exception for what a file is or says. `what()` is for people (printable ASCII: what
+/// comes from the file is escaped); `code` is stable. `field` ("meta[3].data_offset") and `rule"
+/// ("DATA-3") say where and which sentence of SPEC.md; both may be empty.
 class Error : public std::runtime_error {
   public:
     Error(Code code, const std::string &message, std::string field = {}, std::string_view rule = {})
@@ -130,25 +153,11 @@ struct DtypeInfo {
 };
 
 inline constexpr std::array<DtypeInfo, 19> dtypes{{
-    {"F32", 4, 4},
-    {"F16", 2, 2},
-    {"BF16", 2, 2},
-    {"I8", 1, 1},
-    {"U8", 1, 1},
-    {"I32", 4, 4},
-    {"F64", 8, 8},
-    {"I64", 8, 8},
-    {"I16", 2, 2},
-    {"U16", 2, 2},
-    {"U32", 4, 4},
-    {"U64", 8, 8},
-    {"BOOL", 1, 1},
-    {"F8_E4M3", 1, 1},
-    {"F8_E5M2", 1, 1},
-    {"F8_E8M0", 1, 1},
-    {"C64", 8, 4},
-    {"F8_E4M3FNUZ", 1, 1},
-    {"F8_E5M2FNUZ", 1, 1},
+    {"F32", 4, 4},  {"F16", 2, 2},         {"BF16", 2, 2},        {"I8", 1, 1},
+    {"U8", 1, 1},   {"I32", 4, 4},         {"F64", 8, 8},         {"I64", 8, 8},
+    {"I16", 2, 2},  {"U16", 2, 2},         {"U32", 4, 4},         {"U64", 8, 8},
+    {"BOOL", 1, 1}, {"F8_E4M3", 1, 1},     {"F8_E5M2", 1, 1},     {"F8_E8M0", 1, 1},
+    {"C64", 8, 4},  {"F8_E4M3FNUZ", 1, 1}, {"F8_E5M2FNUZ", 1, 1},
 }};
 
 constexpr const DtypeInfo &info(Dtype dtype) noexcept {
@@ -201,9 +210,9 @@ template <> inline constexpr std::optional<Dtype> dtype_of<std::uint64_t>{Dtype:
 template <class T>
 concept Element = dtype_of<T>.has_value();
 
-/// An open file that was checked whole. Cheap to copy (copies share everything), immutable, and safe
-/// to use from several threads. Indices are those of the records, in file order; an index that is not
-/// below `count()` is the caller's fault: std::out_of_range.
+/// An open file that was checked whole. Cheap to copy (copies share everything), immutable, and
+/// safe to use from several threads. Indices are those of the records, in file order; an index that
+/// is not below `count()` is the caller's fault: std::out_of_range.
 class File {
   public:
     /// Called with (bytes done, bytes in all); what it throws goes through.
@@ -229,20 +238,21 @@ class File {
     Bytes bytes() const noexcept;
     /// The bytes of one tensor, in the file's byte order.
     std::span<const std::byte> data(std::size_t index) const;
-    /// The elements where they lie. Throws Error UNSUPPORTED where the tensor has another dtype or the
-    /// file the other byte order.
+    /// The elements where they lie. Throws Error UNSUPPORTED where the tensor has another dtype or
+    /// the file the other byte order.
     template <Element T> std::span<const T> elements(std::size_t index) const {
         const std::span<const std::byte> bytes = data_as(index, *dtype_of<T>);
         return {reinterpret_cast<const T *>(bytes.data()), bytes.size() / sizeof(T)};
     }
 
-    /// The data region with every tensor in the host's byte order, at `offset - data_offset()`: the file's
-    /// own memory where it has that order, else fresh memory, written in one pass.
+    /// The data region with every tensor in the host's byte order, at `offset - data_offset()`: the
+    /// file's own memory where it has that order, else fresh memory, written in one pass.
     Bytes host_data() const;
     /// Where the data region starts.
     std::uint64_t data_offset() const noexcept;
-    /// Bytes of the file in fresh memory, each `unit` (1, 2, 4 or 8) of them reversed. A range that does not
-    /// lie in the file, or is no multiple of the unit, is the caller's fault: std::invalid_argument.
+    /// Bytes of the file in fresh memory, each `unit` (1, 2, 4 or 8) of them reversed. A range that
+    /// does not lie in the file, or is no multiple of the unit, is the caller's fault:
+    /// std::invalid_argument.
     Bytes swapped(std::uint64_t offset, std::uint64_t size, unsigned unit) const;
 
     /// Deep verification: PAD-1 and BOOL-1.
