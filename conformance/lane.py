@@ -36,6 +36,8 @@ from weig.conformance.verdict import judge, unclaimed
 __all__ = ["Budget", "Job", "Lane", "Options"]
 
 MAX_HANGS = 5  # cases of one adapter that hang; then the rest is not run
+SLOWEST_READ = 100 << 20  # bytes a second that a loader may need for a giant file ...
+LONGEST_READ = 60.0  # ... in at most so many seconds more than a case has anyway
 MAX_REPEATS = 25  # wrong answers of one adapter that are repeated alone
 
 _FAULTS = {
@@ -162,7 +164,7 @@ class Lane:
             if self.worker is None:
                 return self._alone(job)
         staged = stage(job.case, self.sources, self.room, job.number)
-        reply = self.worker.ask(self._request(job, staged, None), self.options.timeout)
+        reply = self.worker.ask(self._request(job, staged, None), self._timeout(job))
         try:
             result = self._judge(job, staged, reply, None)
         finally:
@@ -213,7 +215,7 @@ class Lane:
         except StartError as error:
             clear(self.room)
             return self._result(job, Outcome.CRASH, f"cannot be started: {error}")
-        timeout = self.options.timeout + 4 * self.hello_seconds  # starting counts here
+        timeout = self._timeout(job) + 4 * self.hello_seconds  # starting counts here
         try:
             reply = worker.ask(self._request(job, staged, data), timeout, last=True)
             ending = worker.kill() if isinstance(reply, Fault) else worker.finish(timeout)
@@ -254,6 +256,10 @@ class Lane:
             job.case.level,
             self.options.via,
         )
+
+    def _timeout(self, job: Job) -> float:
+        """Seconds for one case; a file of gigabytes may be read as a whole."""
+        return self.options.timeout + min(job.case.size / SLOWEST_READ, LONGEST_READ)
 
     def _content(self, case: Case) -> str:
         """Whether digests are asked for: where they are claimed, and the file is no giant."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,9 @@ class Want:
 class Case:
     """One file and what a conforming loader says to it.
 
-    ``file`` is relative to the manifest; None where the case is no regular file. ``limits`` are
-    the numbers of the case that a loader may claim a limit for (``max_rank``, ...).
+    ``file`` is relative to the manifest: the file itself, or what a symbolic link points to; None
+    where there is no such file. ``limits`` are the numbers of the case that a loader may claim a
+    limit for: ``max_size`` (of the file, in bytes) and whatever the manifest calls ``max_...``.
     """
 
     ident: str
@@ -95,7 +96,7 @@ class Case:
     errors: tuple[str, ...] = ()
     profiles: frozenset[str] = frozenset()
     dtypes: frozenset[str] = frozenset()
-    limits: Mapping[str, int] | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
     tags: frozenset[str] = frozenset()
     weakness: str = ""
     edit: tuple[str, ...] = ()
@@ -151,14 +152,15 @@ def _rule(ident: str, table: Mapping[str, Any]) -> Rule:
 
 def _case(table: Mapping[str, Any]) -> Case:
     ident = table["id"]
+    kind = _one_of(table.get("kind", "file"), KINDS, ident)
     case = Case(
         ident=ident,
         title=table.get("title", ""),
         chapter=table.get("chapter", ""),
-        kind=_one_of(table.get("kind", "file"), KINDS, ident),
+        kind=kind,
         expect=_one_of(table["expect"], EXPECTATIONS, ident),
         level=_one_of(table.get("level", "open"), LEVELS, ident),
-        file=table.get("file"),
+        file=table.get("target" if kind == "symlink" else "file"),
         path=table.get("path"),
         sha256=table.get("sha256"),
         size=table.get("size") or 0,
@@ -166,11 +168,7 @@ def _case(table: Mapping[str, Any]) -> Case:
         errors=tuple(table.get("errors", ())),
         profiles=frozenset(table.get("profiles", ())),
         dtypes=frozenset(table.get("dtypes", ())),
-        limits={
-            key: value
-            for key, value in table.items()
-            if key.startswith("max_") and isinstance(value, int)
-        },
+        limits=_limits(table),
         tags=frozenset(table.get("tags", ())),
         weakness=table.get("weakness") or "",
         edit=tuple(str(item) for item in table.get("edit", ())),
@@ -178,14 +176,23 @@ def _case(table: Mapping[str, Any]) -> Case:
         fields=_spans(table.get("fields", ())),
         want=_want(table.get("want")),
         pieces=tuple(
-            (piece["offset"], bytes.fromhex(piece["hex"])) for piece in table.get("pieces", ())
+            (piece["offset"], bytes.fromhex(piece["hex"])) for piece in table.get("pieces") or ()
         ),
     )
-    if case.kind == "file" and case.file is None:
+    if kind == "file" and case.file is None:
         raise ValueError(f"case {ident} names no file")
-    if case.kind in ("device", "host-path") and case.path is None:
+    if kind in ("device", "host-path") and case.path is None:
         raise ValueError(f"case {ident} names no path")
     return case
+
+
+def _limits(table: Mapping[str, Any]) -> dict[str, int]:
+    limits = {
+        key: value
+        for key, value in table.items()
+        if key.startswith("max_") and isinstance(value, int)
+    }
+    return {"max_size": table.get("size") or 0, **limits}
 
 
 def _one_of(word: str, words: tuple[str, ...], ident: str) -> str:

@@ -52,7 +52,7 @@ def _beyond(case: Case, hello: Hello) -> str | None:
     """The dtypes or numbers of a case that the adapter says it cannot do."""
     if hello.dtypes is not None and not case.dtypes <= hello.dtypes:
         return f"dtype {', '.join(sorted(case.dtypes - hello.dtypes))}"
-    for key, value in (case.limits or {}).items():
+    for key, value in case.limits.items():
         if key in hello.limits and value > hello.limits[key]:
             return f"{key} {value} (its limit is {hello.limits[key]})"
     return None
