@@ -151,7 +151,7 @@ def _sentinel_rules(read: Read, size: int, mark: str, h: Header) -> Iterator[Bro
 
 def _table_fits(h: Header, size: int) -> bool:
     end = h.meta_offset + 48 * h.tensor_count
-    return end <= h.data_offset and h.data_offset <= size and h.tensor_count < 1 << 20
+    return end <= h.data_offset and h.data_offset <= size and h.tensor_count < 1 << 17
 
 
 def _record_rules(read: Read, mark: str, h: Header, size: int) -> Iterator[Broken]:
@@ -183,9 +183,7 @@ def _record_rules(read: Read, mark: str, h: Header, size: int) -> Iterator[Broke
         yield "DATA-4", "OVERLAP"
 
 
-def _name_rules(
-    read: Read, r: Record, aux_start: int, aux_end: int
-) -> tuple[bytes, list[Broken]]:
+def _name_rules(read: Read, r: Record, aux_start: int, aux_end: int) -> tuple[bytes, list[Broken]]:
     if not aux_start <= r.name_offset < aux_end:
         return b"", [("NAME-1", "BAD_NAME")]
     faults = []
@@ -207,7 +205,8 @@ def _utf8(text: bytes) -> bool:
     at = 0
     while at < len(text):
         lead = text[at]
-        length = 1 if lead < 0x80 else next((n for n in (2, 3, 4) if lead >> (7 - n) == (1 << (n + 1)) - 2), 0)
+        ones = 8 - (~lead & 0xFF).bit_length()
+        length = {0: 1, 2: 2, 3: 3, 4: 4}.get(ones, 0)
         tail = text[at + 1 : at + length]
         if length == 0 or len(tail) != length - 1 or any(byte >> 6 != 2 for byte in tail):
             return False
@@ -233,7 +232,7 @@ def _shape_rules(
         readable = False
     if r.shape_offset < aux_start or r.shape_offset + 8 * r.shape_count > aux_end:
         yield "SHAPE-2", "BAD_SHAPE"
-        readable = False
+        readable = r.shape_count == 0  # no dimensions, wherever they are not
     if not readable:
         return
     dims = _shape(read, mark, r)

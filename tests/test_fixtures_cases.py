@@ -18,8 +18,8 @@ import fixtures_oracle as oracle
 
 CASES = load()
 BYTES = [case for case in CASES if case.image is not None]
-# The oracle is quadratic and holds a whole file for deep checks: it leaves out the largest tables.
-JUDGED = [case for case in BYTES if "memory" not in case.tags]
+# The oracle reads every record: it leaves out the table of 89 million.
+JUDGED = [case for case in BYTES if case.id != "sparse.count-bomb-4g"]
 REJECTED = [case for case in JUDGED if case.expect == "reject"]
 # Rules that say what a loader does, and that no file alone can break.
 BEHAVIOUR = {rule.id for rule in rules().values() if rule.level == "loader" or not rule.codes}
