@@ -81,7 +81,7 @@ func Open(path string, mode Mode) (_ *File, err error) {
 	if w.mem, err = newMemory(f, id.size, mode); err != nil {
 		return nil, err
 	}
-	return w, w.mem.use(func(data []byte) error {
+	err = w.mem.use(func(data []byte) error {
 		if err := w.readRecords(data); err != nil {
 			return err
 		}
@@ -90,6 +90,11 @@ func Open(path string, mode Mode) (_ *File, err error) {
 		}
 		return w.checkOverlaps()
 	})
+	if err != nil {
+		w.mem.release()
+		return nil, err
+	}
+	return w, nil
 }
 
 // checkNumbers holds NUM-2 against fields and their values.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -53,9 +54,16 @@ func identify(f *os.File) (identity, error) {
 // memory is the bytes of a whole file, mapped or copied, and read-only in either case. It lies
 // outside the heap: a slice of it does not keep it, a pointer to the memory does (OPEN-12).
 type memory struct {
-	data   []byte
-	mapped bool
+	data    []byte
+	mapped  bool
+	cleanup runtime.Cleanup
 }
+
+// copied counts the bytes of copies that were not given back yet. The garbage collector does not see
+// them, so it has to be asked where they become many.
+var copied atomic.Int64
+
+const manyCopied = 64 << 20
 
 // newMemory maps or copies a file whose size has been checked (OPEN-4).
 func newMemory(f *os.File, size int64, mode Mode) (*memory, error) {
@@ -67,21 +75,49 @@ func newMemory(f *os.File, size int64, mode Mode) (*memory, error) {
 	if m.mapped {
 		m.data, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
 	} else {
+		if copied.Load() > manyCopied {
+			runtime.GC()
+		}
 		// Not the heap: where that runs out the runtime ends the process, and this only fails.
 		m.data, err = unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	}
 	if err != nil {
 		return nil, refused(err)
 	}
-	runtime.AddCleanup(m, func(data []byte) { _ = unix.Munmap(data) }, m.data)
 	if m.mapped {
+		m.cleanup = runtime.AddCleanup(m, unmap, m.data)
 		return m, nil
 	}
+	copied.Add(size)
+	m.cleanup = runtime.AddCleanup(m, uncopy, m.data)
 	// ReadAt tries again after an interruption and after a short read (OPEN-11).
-	if _, err := f.ReadAt(m.data, 0); err != nil {
+	if _, err = f.ReadAt(m.data, 0); err == nil {
+		err = unix.Mprotect(m.data, unix.PROT_READ)
+	}
+	if err != nil {
+		m.release()
 		return nil, refused(err)
 	}
-	return m, refused(unix.Mprotect(m.data, unix.PROT_READ))
+	return m, nil
+}
+
+func unmap(data []byte) { _ = unix.Munmap(data) }
+
+func uncopy(data []byte) {
+	copied.Add(-int64(len(data)))
+	unmap(data)
+}
+
+// release gives the memory back at once. It is for files that are refused: nobody else can have a
+// part of it yet.
+func (m *memory) release() {
+	m.cleanup.Stop()
+	if m.mapped {
+		unmap(m.data)
+	} else {
+		uncopy(m.data)
+	}
+	m.data = nil
 }
 
 // use lends the bytes to fn. A page that is gone because somebody cut the mapped file raises

@@ -148,11 +148,12 @@ fn parse_record(raw: &[u8], order: ByteOrder, h: &Header, storage: &Storage) -> 
     let (mut elements, mut has_zero) = (1, false);
     for dim in dimensions(storage.span(shape_offset, 8 * rank), order) {
         number(dim, "shape")?;
-        if dim == 0 {
-            has_zero = true;
-        } else {
-            ensure(elements <= limit / dim, BadShape, "SHAPE-4", "shape", dim)?;
-            elements *= dim;
+        match limit.checked_div(dim) {
+            None => has_zero = true,
+            Some(most) => {
+                ensure(elements <= most, BadShape, "SHAPE-4", "shape", dim)?;
+                elements *= dim;
+            }
         }
     }
     let right = if has_zero { 0 } else { elements * dtype.size() };

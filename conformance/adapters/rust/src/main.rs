@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::catch_unwind;
 
 use serde_json::{json, Map, Value};
 use sha2::{Digest, Sha256};
@@ -85,7 +85,7 @@ fn describe(tensor: Tensor<'_>, via: Via, content: Content, digests: &mut Digest
     Value::Object(entry)
 }
 
-fn load(id: &str, path: &OsStr, options: &Options) -> Value {
+fn load(id: &str, path: &OsStr, options: &Options) -> Vec<u8> {
     let opened = File::open(path, options.via).and_then(|file| {
         if options.deep {
             file.verify()?;
@@ -95,23 +95,28 @@ fn load(id: &str, path: &OsStr, options: &Options) -> Value {
     let file = match opened {
         Ok(file) => file,
         Err(error) => {
-            return json!({
-                "id": id, "status": "rejected", "error": error.code.as_str(),
-                "message": error.message, "field": error.field,
-            })
+            let (code, message) = (error.code.as_str(), error.message);
+            let refusal = json!({
+                "id": id, "status": "rejected", "error": code, "message": message, "field": error.field,
+            });
+            return refusal.to_string().into_bytes();
         }
     };
     let order = match file.byte_order() {
         ByteOrder::Little => "little",
         ByteOrder::Big => "big",
     };
+    let head = json!({"id": id, "status": "accepted", "byte_order": order, "count": file.len()}).to_string();
+    // Tensor by tensor: a tree of values for all of them would be many times as large as the line.
+    let mut line = head.trim_end_matches('}').as_bytes().to_vec();
+    line.extend(b",\"tensors\":");
     let mut digests = Digests::new();
-    let tensors: Value =
-        file.tensors().map(|tensor| describe(tensor, file.via(), options.content, &mut digests)).collect();
-    json!({
-        "id": id, "status": "accepted", "byte_order": order, "count": file.len(),
-        "tensors": tensors,
-    })
+    for (index, tensor) in file.tensors().enumerate() {
+        line.push(if index == 0 { b'[' } else { b',' });
+        line.extend(describe(tensor, file.via(), options.content, &mut digests).to_string().bytes());
+    }
+    line.extend(if file.is_empty() { &b"[]}"[..] } else { &b"]}"[..] });
+    line
 }
 
 fn hello() -> Value {
@@ -123,27 +128,25 @@ fn hello() -> Value {
     })
 }
 
-fn answer(line: &[u8]) -> Value {
+fn answer(line: &[u8]) -> Vec<u8> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b'\t').collect();
-    let text = |at: usize| String::from_utf8_lossy(fields.get(at).copied().unwrap_or_default());
-    let id = text(1);
-    let unsupported =
-        |why: String| json!({"id": &*id, "status": "unsupported", "error": "UNSUPPORTED", "message": why});
-    match (fields[0], fields.get(2)) {
-        (b"hello", _) => hello(),
-        (b"load", Some(path)) => {
-            let rest = fields[3..].iter();
-            match Options::parse(rest.filter_map(|field| std::str::from_utf8(field).ok())) {
-                Ok(options) => {
-                    // A panic would be a fault of this program; it is told, not hidden.
-                    catch_unwind(AssertUnwindSafe(|| load(&id, OsStr::from_bytes(path), &options)))
-                        .unwrap_or_else(|_| json!({"id": &*id, "status": "internal", "message": "panic"}))
-                }
-                Err(field) => unsupported(format!("unknown value: {}", field.escape_default())),
+    let id = String::from_utf8_lossy(fields.get(1).copied().unwrap_or_default());
+    let other = |status: &str, why: &str| json!({"id": &*id, "status": status, "message": why}).to_string();
+    let text = match fields[..] {
+        [b"hello", ..] => hello().to_string(),
+        [b"load", _, path, ref rest @ ..] => {
+            match Options::parse(rest.iter().filter_map(|field| std::str::from_utf8(field).ok())) {
+                // A panic would be a fault of this program; it is told, not hidden.
+                Ok(options) => match catch_unwind(|| load(&id, OsStr::from_bytes(path), &options)) {
+                    Ok(line) => return line,
+                    Err(_) => other("internal", "panic"),
+                },
+                Err(field) => other("unsupported", &format!("unknown value: {}", field.escape_default())),
             }
         }
-        _ => unsupported("unknown request".to_owned()),
-    }
+        _ => other("unsupported", "unknown request"),
+    };
+    text.into_bytes()
 }
 
 fn main() -> io::Result<()> {
@@ -151,7 +154,7 @@ fn main() -> io::Result<()> {
     let mut output = io::stdout().lock();
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        let mut reply = serde_json::to_vec(&answer(line.trim_ascii_end()))?;
+        let mut reply = answer(line.strip_suffix(b"\n").unwrap_or(&line));
         reply.push(b'\n');
         output.write_all(&reply)?;
         output.flush()?;
