@@ -16,21 +16,23 @@ WINDOW = 4 << 20
 Int64 = np.ndarray  # of int64
 
 
-def read(buffer: memoryview, header: Header, offsets: Int64) -> tuple[list[str], Int64]:
+def read(buffer: memoryview, header: Header, offsets: Int64, base: int) -> tuple[list[str], Int64]:
     """All names in record order, and the offset of each one's NUL. Raises WeigError.
 
-    ``offsets`` has the shape (count,) and lies in the aux area (NAME-1).
+    ``offsets`` has the shape (count,) and lies in the aux area (NAME-1); they are those of the
+    records from number ``base`` on.
     """
     count = len(offsets)
-    order = None if _ascends(offsets) else np.argsort(offsets, kind="stable")
+    order = _order(offsets)
     starts = offsets if order is None else offsets[order]
+    numbers = np.arange(count) + base if order is None else order + base
     ends = np.empty(count, np.int64)
     names: list[str] = []
     first = 0
     while first < count:
         last = int(np.searchsorted(starts, starts[first] + WINDOW))
-        ends[first:last] = _ends(buffer, header, starts[first:last], first, order)
-        names += _decoded(buffer, starts[first:last], ends[first:last], first, order)
+        ends[first:last] = _ends(buffer, header, starts[first:last], numbers[first:last])
+        names += _decoded(buffer, starts[first:last], ends[first:last], numbers[first:last])
         first = last
     if order is None:
         return names, ends
@@ -58,13 +60,14 @@ def check_unique(names: list[str]) -> None:
         seen[name] = i
 
 
-def _ascends(values: Int64) -> bool:
-    return bool((values[1:] >= values[:-1]).all())
+def _order(offsets: Int64) -> Int64 | None:
+    """What sorts the offsets; None where they are sorted, as in the canonical file."""
+    if (offsets[1:] >= offsets[:-1]).all():
+        return None
+    return np.argsort(offsets, kind="stable")
 
 
-def _ends(
-    buffer: memoryview, header: Header, starts: Int64, first: int, order: Int64 | None
-) -> Int64:
+def _ends(buffer: memoryview, header: Header, starts: Int64, numbers: Int64) -> Int64:
     """The offset of the NUL that ends each name of a window."""
     low = int(starts[0])
     high = min(int(starts[-1]) + MAX_NAME_BYTES + 1, header.data_offset)
@@ -78,16 +81,14 @@ def _ends(
     if len(bad):
         k = int(bad[0])
         if missing[k] and header.data_offset - int(starts[k]) <= MAX_NAME_BYTES:
-            raise _bad(first + k, order, "has no NUL before the data region", "NAME-2")
+            raise _bad(numbers[k], "has no NUL before the data region", "NAME-2")
         if not missing[k] and lengths[k] == 0:
-            raise _bad(first + k, order, "is empty", "NAME-3")
-        raise _bad(first + k, order, f"is longer than {MAX_NAME_BYTES} bytes", "NAME-3")
+            raise _bad(numbers[k], "is empty", "NAME-3")
+        raise _bad(numbers[k], f"is longer than {MAX_NAME_BYTES} bytes", "NAME-3")
     return ends
 
 
-def _decoded(
-    buffer: memoryview, starts: Int64, ends: Int64, first: int, order: Int64 | None
-) -> list[str]:
+def _decoded(buffer: memoryview, starts: Int64, ends: Int64, numbers: Int64) -> list[str]:
     """The names of a window, in the order of their offsets."""
     if bool((starts[1:] == ends[:-1] + 1).all()):  # one after another: the usual file
         run = bytes(buffer[int(starts[0]) : int(ends[-1])])
@@ -98,23 +99,21 @@ def _decoded(
             except UnicodeDecodeError:
                 pass  # the loop below says which record it is
     return [
-        _decode(bytes(buffer[start:end]), first + k, order)
-        for k, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
+        _decode(bytes(buffer[start:end]), i)
+        for i, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True)
     ]
 
 
-def _decode(raw: bytes, k: int, order: Int64 | None) -> str:
+def _decode(raw: bytes, i: int) -> str:
     try:
         name = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _bad(k, order, f"is not UTF-8: '{escape(raw)}' ({error.reason})", "NAME-4") from None
+        raise _bad(i, f"is not UTF-8: '{escape(raw)}' ({error.reason})", "NAME-4") from None
     if any(c < " " or c == "\x7f" for c in name):
-        raise _bad(k, order, f"has a control byte: '{escape(name)}'", "NAME-5")
+        raise _bad(i, f"has a control byte: '{escape(name)}'", "NAME-5")
     return name
 
 
-def _bad(k: int, order: Int64 | None, text: str, rule: str) -> WeigError:
-    i = k if order is None else int(order[k])
-    return WeigError(
-        "BAD_NAME", f"meta[{i}]'s name {text}", field=f"meta[{i}].name_offset", rule=rule
-    )
+def _bad(i: int, text: str, rule: str) -> WeigError:
+    field = f"meta[{i}].name_offset"
+    return WeigError("BAD_NAME", f"meta[{i}]'s name {text}", field=field, rule=rule)
