@@ -126,17 +126,16 @@ weig_code
 weig_verify(const weig_file *file, weig_progress progress, void *user, weig_error *error) {
     /* Per record: a name, a shape, data. Besides: the header, the table. */
     const uint64_t most = 3 * file->count + 2;
-    struct weig_span *spans = calloc((size_t)most, sizeof *spans);
-    if (spans == NULL)
-        return weig_fail_memory(error, most * sizeof *spans);
+    struct weig_span *block = calloc(2 * (size_t)most, sizeof *block); /* twice: to sort */
+    if (block == NULL)
+        return weig_fail_memory(error, 2 * most * sizeof *block);
     size_t count = 0;
-    weig_code code = collect_spans(file, spans, &count, error);
+    weig_code code = collect_spans(file, block, &count, error);
     if (code == WEIG_OK) {
         struct sweep sweep = {file, progress, user, 0, error};
-        weig_sort_spans(spans, count);
-        code = check_spans(&sweep, spans, count);
+        code = check_spans(&sweep, weig_sort_spans(block, count), count);
     }
-    free(spans);
+    free(block);
     if (code == WEIG_OK && progress != NULL && progress(user, file->size, file->size) != 0)
         code = weig_fail(error, WEIG_STOPPED, "", "", "stopped by the caller");
     return code;

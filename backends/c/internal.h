@@ -33,7 +33,9 @@ enum {
     WEIG_TABLE_ALIGN = 8,
     WEIG_DATA_ALIGN = 64,
     WEIG_FILE_SIZE_ALIGN = 8,
-    WEIG_DTYPE_BOOL = 12
+    WEIG_DTYPE_BOOL = 12,
+    WEIG_WAITING = 8,
+    WEIG_KEY_WORDS = 288 /* for 1023 bytes, in parts of 32 */
 };
 
 /* What fstat said when the file was opened: enough to see later that it was changed. */
@@ -44,7 +46,16 @@ struct weig_identity {
     struct timespec changed;
 };
 
+/* A name on its way into the hash table (names.c). */
+struct weig_waiting {
+    const uint8_t *name;
+    size_t size;
+    uint64_t hash;
+    uint64_t index;
+};
+
 struct weig_file {
+    weig_mode mode;
     int descriptor;
     struct weig_identity identity;
     weig_memory *memory;
@@ -69,7 +80,10 @@ struct weig_file {
     weig_memory *table;
     uint64_t *slots;
     uint64_t slot_mask;
-    uint64_t key[2];
+    unsigned slot_shift;
+    size_t key_words; /* of the key that are set: as many as the longest name needs */
+    uint64_t key[WEIG_KEY_WORDS];
+    struct weig_waiting waiting[WEIG_WAITING];
 };
 
 /* Bytes of the file that something owns, [begin, end). */
@@ -143,15 +157,22 @@ weig_code weig_check_records(weig_file *file, weig_error *error);
 
 struct weig_span weig_data_span(const weig_tensor *tensor, uint64_t index);
 
-/* By begin, then end, then dtype. */
-void weig_sort_spans(struct weig_span *spans, size_t count);
+/* Sorts by where they begin; there is room for twice as many. Gives the half that has the result.
+ */
+struct weig_span *weig_sort_spans(struct weig_span *spans, size_t count);
 
-/* The data of all tensors that have any, sorted; to be freed where the answer is WEIG_OK. */
+/* The data of all tensors that have any, sorted. Where the answer is WEIG_OK, *block is to be
+ * freed. */
+weig_code weig_sorted_data(
+    const weig_file *file, struct weig_span **block, struct weig_span **spans, size_t *count,
+    weig_error *error);
+
+/* names.c: begins the hash table with the first `count` names, which have been checked; adds one
+ * more; ends. Finds out on the way whether two are the same. */
+weig_code weig_index_begin(weig_file *file, uint64_t count, weig_error *error);
 weig_code
-weig_sorted_data(const weig_file *file, struct weig_span **spans, size_t *count, weig_error *error);
-
-/* names.c: the hash table of the names; finds out on the way whether two are the same. */
-weig_code weig_index_names(weig_file *file, weig_error *error);
+weig_index_add(weig_file *file, uint64_t index, const weig_tensor *tensor, weig_error *error);
+weig_code weig_index_end(weig_file *file, weig_error *error);
 
 /* --- memory (swap.c) --- */
 

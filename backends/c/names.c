@@ -1,8 +1,8 @@
 /* names.c: finding a tensor by its name, and proving that no two have the same (NAME-6).
  *
  * A file whose names are sorted needs nothing here but a binary search. For any other, opening
- * builds a hash table with open addressing. Its hash is SipHash-1-3 under a random key: whoever
- * makes the file cannot choose names that collide, so the table stays linear (OPEN-5).
+ * builds a hash table with open addressing, under a random key: whoever makes the file cannot
+ * choose names that collide, so the table stays linear (OPEN-5).
  */
 #include "internal.h"
 
@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 /* A slot is 0 where it is free. Otherwise its low 48 bits are the index of a record plus one (a
- * file of 2^53 bytes has fewer than 2^48 records), and its high 16 bits are those of the name's
+ * file of 2^53 bytes has fewer than 2^48 records), and its high 16 bits are a tag: bits of the
  * hash. */
-#define INDEX_BITS 48
-#define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
+#define INDEX_MASK ((UINT64_C(1) << 48) - 1)
+#define TAG(hash) ((hash) << 16 & ~INDEX_MASK)
 
 struct name {
     const uint8_t *bytes;
@@ -40,61 +40,49 @@ static int compare_names(struct name a, struct name b) {
     return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
 }
 
-/* --- SipHash-1-3 (Aumasson and Bernstein) --- */
+/* --- the hash --- */
 
-static inline uint64_t rotate(uint64_t value, unsigned bits) {
-    return value << bits | value >> (64 - bits);
+/* More key, for names of up to `size` bytes. What was hashed with less of it stays good. */
+static void extend_key(weig_file *file, size_t size) {
+    enum { PART = 32 }; /* words: the most that getentropy gives at once */
+    const size_t words = size / 4 + 3;
+    for (; file->key_words < words; file->key_words += PART) {
+        uint64_t *part = file->key + file->key_words;
+        if (getentropy(part, PART * sizeof *part) == 0)
+            continue;
+        /* A system without randomness: addresses are hard to foresee too. */
+        for (unsigned i = 0; i < PART; i++)
+            part[i] = ((uintptr_t)file + i) * UINT64_C(0x9E3779B97F4A7C15) + (uintptr_t)file->data;
+    }
 }
 
-static inline void sip_round(uint64_t v[4]) {
-    v[0] += v[1];
-    v[2] += v[3];
-    v[1] = rotate(v[1], 13) ^ v[0];
-    v[3] = rotate(v[3], 16) ^ v[2];
-    v[0] = rotate(v[0], 32);
-    v[2] += v[1];
-    v[0] += v[3];
-    v[1] = rotate(v[1], 17) ^ v[2];
-    v[3] = rotate(v[3], 21) ^ v[0];
-    v[2] = rotate(v[2], 32);
+static inline uint64_t multiply_word(const uint64_t key[2], uint64_t word) {
+    return (key[0] + (word & UINT32_MAX)) * (key[1] + (word >> 32));
 }
 
-static inline void sip_word(uint64_t v[4], uint64_t word) {
-    v[3] ^= word;
-    sip_round(v);
-    v[0] ^= word;
-}
-
-static uint64_t hash_name(const uint64_t key[2], struct name name) {
-    uint64_t v[4] = {
-        key[0] ^ UINT64_C(0x736f6d6570736575),
-        key[1] ^ UINT64_C(0x646f72616e646f6d),
-        key[0] ^ UINT64_C(0x6c7967656e657261),
-        key[1] ^ UINT64_C(0x7465646279746573),
-    };
-    size_t at = 0;
-    for (; name.size - at >= 8; at += 8)
-        sip_word(v, weig_load64(name.bytes + at, WEIG_HOST_IS_BIG));
-    uint64_t last = (uint64_t)name.size << 56;
-    for (size_t i = 0; at + i < name.size; i++)
-        last |= (uint64_t)name.bytes[at + i] << (8 * i);
-    sip_word(v, last);
-    v[2] ^= 0xff;
-    for (int i = 0; i < 3; i++)
-        sip_round(v);
-    return v[0] ^ v[1] ^ v[2] ^ v[3];
+/* Multilinear hashing (Lemire and Kaser, "Strongly universal string hashing is fast"). Its upper 32
+ * bits are the hash: over all keys, two names share them as rarely as random numbers would. The
+ * last word is read whole, so eight bytes must be readable behind the name. */
+static uint64_t hash_name(const weig_file *file, struct name name) {
+    const uint64_t *key = file->key;
+    uint64_t sum = *key++;
+    size_t left = name.size;
+    for (; left >= 8; left -= 8, name.bytes += 8, key += 2)
+        sum += multiply_word(key, weig_load64(name.bytes, WEIG_HOST_IS_BIG));
+    const uint64_t last = weig_load64(name.bytes, WEIG_HOST_IS_BIG);
+    return sum + multiply_word(key, last & ((UINT64_C(1) << 8 * left) - 1));
 }
 
 /* --- the table --- */
 
-/* The slot that holds the name, or the free one where it belongs. At least half of the slots are
+/* The slot that holds the name, or the free one where it belongs; at least half of the slots are
  * free. */
 static uint64_t *probe(const weig_file *file, struct name name, uint64_t hash) {
-    for (uint64_t i = hash;; i++) {
-        uint64_t *slot = &file->slots[i & file->slot_mask];
+    for (uint64_t i = hash >> file->slot_shift;; i = (i + 1) & file->slot_mask) {
+        uint64_t *slot = &file->slots[i];
         if (*slot == 0)
             return slot;
-        if (*slot >> INDEX_BITS == hash >> INDEX_BITS &&
+        if ((*slot & ~INDEX_MASK) == TAG(hash) &&
             compare_names(name, name_of(file, (*slot & INDEX_MASK) - 1)) == 0)
             return slot;
     }
@@ -130,29 +118,57 @@ static weig_code duplicate(uint64_t index, uint64_t first, struct name name, wei
         "\"%s\" is the name of meta[%" PRIu64 "] too", escape(text, sizeof text, name), first);
 }
 
-weig_code weig_index_names(weig_file *file, weig_error *error) {
-    /* Where the system has no randomness to give, addresses are hard to foresee too. */
-    if (getentropy(file->key, sizeof file->key) != 0)
-        file->key[0] = (uint64_t)(uintptr_t)file ^ (uint64_t)(uintptr_t)file->data << 16;
-
-    uint64_t slots = 8;
-    while (slots < 2 * file->count)
-        slots *= 2;
-    file->table = weig_memory_new(slots * sizeof(uint64_t));
-    if (file->table == NULL)
-        return weig_fail_memory(error, slots * sizeof(uint64_t));
-    file->slots = weig_memory_open(file->table);
-    file->slot_mask = slots - 1;
-
-    for (uint64_t i = 0; i < file->count; i++) {
-        const struct name name = name_of(file, i);
-        const uint64_t hash = hash_name(file->key, name);
-        uint64_t *slot = probe(file, name, hash);
-        if (*slot != 0)
-            return duplicate(i, (*slot & INDEX_MASK) - 1, name, error);
-        *slot = (hash & ~INDEX_MASK) | (i + 1);
-    }
+/* Puts a name into the table, or finds that it is there already. */
+static weig_code insert(weig_file *file, const struct weig_waiting *waiting, weig_error *error) {
+    const struct name name = {waiting->name, waiting->size};
+    uint64_t *slot = probe(file, name, waiting->hash);
+    if (*slot != 0)
+        return duplicate(waiting->index, (*slot & INDEX_MASK) - 1, name, error);
+    *slot = TAG(waiting->hash) | (waiting->index + 1);
     return WEIG_OK;
+}
+
+/* A name waits while its slot comes into the cache, until WEIG_WAITING others have been checked: in
+ * a large table that hides most of the time of a lookup. */
+static weig_code add(weig_file *file, uint64_t index, struct name name, weig_error *error) {
+    struct weig_waiting *place = &file->waiting[index % WEIG_WAITING];
+    const weig_code code = index < WEIG_WAITING ? WEIG_OK : insert(file, place, error);
+    extend_key(file, name.size);
+    const uint64_t hash = hash_name(file, name);
+    __builtin_prefetch(&file->slots[hash >> file->slot_shift], 1);
+    *place = (struct weig_waiting){name.bytes, name.size, hash, index};
+    return code;
+}
+
+weig_code weig_index_begin(weig_file *file, uint64_t count, weig_error *error) {
+    unsigned bits = 3;
+    while (UINT64_C(1) << bits < 2 * file->count)
+        bits++;
+    const uint64_t size = sizeof(uint64_t) << bits;
+    file->table = weig_memory_new(size);
+    if (file->table == NULL)
+        return weig_fail_memory(error, size);
+    file->slots = weig_memory_open(file->table);
+    file->slot_shift = 64 - bits;
+    file->slot_mask = (UINT64_C(1) << bits) - 1;
+
+    weig_code code = WEIG_OK;
+    for (uint64_t i = 0; i < count && code == WEIG_OK; i++)
+        code = add(file, i, name_of(file, i), error);
+    return code;
+}
+
+weig_code
+weig_index_add(weig_file *file, uint64_t index, const weig_tensor *tensor, weig_error *error) {
+    return add(file, index, (struct name){(const uint8_t *)tensor->name, tensor->name_size}, error);
+}
+
+weig_code weig_index_end(weig_file *file, weig_error *error) {
+    weig_code code = WEIG_OK;
+    uint64_t i = file->count < WEIG_WAITING ? 0 : file->count - WEIG_WAITING;
+    for (; i < file->count && code == WEIG_OK; i++)
+        code = insert(file, &file->waiting[i % WEIG_WAITING], error);
+    return code;
 }
 
 static int64_t find_sorted(const weig_file *file, struct name name) {
@@ -171,9 +187,16 @@ static int64_t find_sorted(const weig_file *file, struct name name) {
 }
 
 int64_t weig_find(const weig_file *file, const char *bytes, size_t size) {
-    const struct name name = {(const uint8_t *)bytes, size};
+    uint8_t copy[WEIG_MAX_NAME + sizeof(uint64_t)];
+    if (size > WEIG_MAX_NAME)
+        return -1;
     if (file->names_sorted)
-        return find_sorted(file, name);
-    const uint64_t slot = *probe(file, name, hash_name(file->key, name));
+        return find_sorted(file, (struct name){(const uint8_t *)bytes, size});
+    if (size / 4 + 3 > file->key_words) /* longer than every name of the file */
+        return -1;
+    memcpy(copy, bytes, size);
+    memset(copy + size, 0, sizeof(uint64_t));
+    const struct name name = {copy, size};
+    const uint64_t slot = *probe(file, name, hash_name(file, name));
     return slot == 0 ? -1 : (int64_t)((slot & INDEX_MASK) - 1);
 }

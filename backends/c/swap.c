@@ -186,15 +186,15 @@ weig_code weig_swapped(
 
 weig_code weig_swapped_data(const weig_file *file, weig_memory **memory, weig_error *error) {
     *memory = NULL;
-    struct weig_span *spans;
+    struct weig_span *block, *spans;
     size_t count;
-    const weig_code code = weig_sorted_data(file, &spans, &count, error);
+    const weig_code code = weig_sorted_data(file, &block, &spans, &count, error);
     if (code != WEIG_OK)
         return code;
     const uint64_t size = file->data_end - file->data_offset;
     weig_memory *fresh = weig_memory_new(size);
     if (fresh == NULL) {
-        free(spans);
+        free(block);
         return weig_fail_memory(error, size);
     }
     uint64_t done = file->data_offset; /* aliases are swapped once, however many there are */
@@ -206,7 +206,7 @@ weig_code weig_swapped_data(const weig_file *file, weig_memory **memory, weig_er
                 (size_t)(span->end - span->begin), weig_dtype_of(span->dtype)->unit);
         done = span->end;
     }
-    free(spans);
+    free(block);
     weig_memory_seal(fresh);
     *memory = fresh;
     return WEIG_OK;

@@ -270,23 +270,26 @@ static bool may_follow(const struct weig_span *a, const struct weig_span *b) {
     return b->begin >= a->end || same_bytes(a, b);
 }
 
-static int compare_numbers(uint64_t a, uint64_t b) {
-    return (a > b) - (a < b);
-}
-
-static int compare_spans(const void *a_span, const void *b_span) {
-    const struct weig_span *a = a_span;
-    const struct weig_span *b = b_span;
-    int order = compare_numbers(a->begin, b->begin);
-    if (order == 0)
-        order = compare_numbers(a->end, b->end);
-    if (order == 0)
-        order = compare_numbers(a->dtype, b->dtype);
-    return order;
-}
-
-void weig_sort_spans(struct weig_span *spans, size_t count) {
-    qsort(spans, count, sizeof *spans, compare_spans);
+/* A radix sort: linear, whatever the numbers are. */
+struct weig_span *weig_sort_spans(struct weig_span *spans, size_t count) {
+    struct weig_span *from = spans;
+    struct weig_span *to = spans + count;
+    uint64_t all = 0;
+    for (size_t i = 0; i < count; i++)
+        all |= from[i].begin;
+    for (unsigned shift = 0; shift < 64 && all >> shift != 0; shift += 8) {
+        size_t starts[257] = {0};
+        for (size_t i = 0; i < count; i++)
+            starts[(from[i].begin >> shift & 0xFF) + 1]++;
+        for (unsigned digit = 0; digit < 256; digit++)
+            starts[digit + 1] += starts[digit];
+        for (size_t i = 0; i < count; i++)
+            to[starts[from[i].begin >> shift & 0xFF]++] = from[i];
+        struct weig_span *other = from;
+        from = to;
+        to = other;
+    }
+    return from;
 }
 
 struct weig_span weig_data_span(const weig_tensor *tensor, uint64_t index) {
@@ -315,32 +318,33 @@ check_sorted_spans(const struct weig_span *spans, size_t count, weig_error *erro
 }
 
 weig_code weig_sorted_data(
-    const weig_file *file, struct weig_span **spans, size_t *count, weig_error *error) {
+    const weig_file *file, struct weig_span **block, struct weig_span **spans, size_t *count,
+    weig_error *error) {
     *count = 0;
-    *spans = calloc((size_t)file->count, sizeof **spans);
-    if (*spans == NULL)
-        return weig_fail_memory(error, file->count * sizeof **spans);
+    *block = calloc(2 * (size_t)file->count + 1, sizeof **block);
+    if (*block == NULL)
+        return weig_fail_memory(error, 2 * file->count * sizeof **block);
     for (uint64_t i = 0; i < file->count; i++) {
         weig_tensor tensor;
         const weig_code code = weig_check_record(file, i, &tensor, error);
         if (code != WEIG_OK) {
-            free(*spans);
+            free(*block);
             return code;
         }
         if (tensor.size > 0)
-            (*spans)[(*count)++] = weig_data_span(&tensor, i);
+            (*block)[(*count)++] = weig_data_span(&tensor, i);
     }
-    weig_sort_spans(*spans, *count);
+    *spans = weig_sort_spans(*block, *count);
     return WEIG_OK;
 }
 
 static weig_code check_overlap(const weig_file *file, weig_error *error) {
-    struct weig_span *spans;
+    struct weig_span *block, *spans;
     size_t count;
-    weig_code code = weig_sorted_data(file, &spans, &count, error);
+    weig_code code = weig_sorted_data(file, &block, &spans, &count, error);
     if (code == WEIG_OK) {
         code = check_sorted_spans(spans, count, error);
-        free(spans);
+        free(block);
     }
     return code;
 }
@@ -352,29 +356,44 @@ static bool name_is_before(const weig_tensor *a, const weig_tensor *b) {
     return memcmp(a->name, b->name, shorter + 1) < 0;
 }
 
+/* NAME-6 for record `index`, `last` being the one before. The hash table begins with the first name
+ * that is out of order. */
+static weig_code check_unique(
+    weig_file *file, uint64_t index, const weig_tensor *last, const weig_tensor *tensor,
+    weig_error *error) {
+    if (file->names_sorted) {
+        if (index == 0 || name_is_before(last, tensor))
+            return WEIG_OK;
+        file->names_sorted = false;
+        const weig_code code = weig_index_begin(file, index, error);
+        if (code != WEIG_OK)
+            return code;
+    }
+    return weig_index_add(file, index, tensor, error);
+}
+
 weig_code weig_check_records(weig_file *file, weig_error *error) {
     weig_tensor tensors[2]; /* this one and the one before */
     struct weig_span last = {0};
     bool data_sorted = true;
+    weig_code code = WEIG_OK;
     file->names_sorted = true;
-    for (uint64_t i = 0; i < file->count; i++) {
+    for (uint64_t i = 0; i < file->count && code == WEIG_OK; i++) {
         weig_tensor *tensor = &tensors[i % 2];
-        const weig_code code = weig_check_record(file, i, tensor, error);
+        code = weig_check_record(file, i, tensor, error);
         if (code != WEIG_OK)
-            return code;
+            break;
+        code = check_unique(file, i, &tensors[(i + 1) % 2], tensor, error);
         file->names_size += tensor->name_size + 1;
         file->dims_count += tensor->rank;
-        if (i > 0 && file->names_sorted)
-            file->names_sorted = name_is_before(&tensors[(i - 1) % 2], tensor);
         if (tensor->size > 0 && data_sorted) {
             const struct weig_span span = weig_data_span(tensor, i);
             data_sorted = may_follow(&last, &span);
             last = span;
         }
     }
-
-    /* NAME-6 */
-    weig_code code = file->names_sorted ? WEIG_OK : weig_index_names(file, error);
+    if (code == WEIG_OK && !file->names_sorted)
+        code = weig_index_end(file, error);
     /* DATA-4 */
     if (code == WEIG_OK && !data_sorted)
         code = check_overlap(file, error);

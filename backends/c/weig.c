@@ -221,8 +221,7 @@ static weig_code copy_file(weig_file *file, weig_error *error) {
     return code;
 }
 
-static weig_code
-open_checked(weig_file *file, const char *path, weig_mode mode, weig_error *error) {
+static weig_code open_checked(weig_file *file, const char *path, weig_error *error) {
     weig_code code = open_regular(file, path, error);
     if (code == WEIG_OK)
         code = check_ends(file, error);
@@ -233,7 +232,7 @@ open_checked(weig_file *file, const char *path, weig_mode mode, weig_error *erro
         return weig_fail(
             error, WEIG_TOO_LARGE, "OPEN-9", "",
             "%" PRIu64 " bytes are more than this process can address", file->size);
-    return mode == WEIG_READ ? copy_file(file, error) : map_file(file, error);
+    return file->mode == WEIG_READ ? copy_file(file, error) : map_file(file, error);
 }
 
 weig_code weig_open(const char *path, weig_mode mode, weig_file **file, weig_error *error) {
@@ -242,7 +241,8 @@ weig_code weig_open(const char *path, weig_mode mode, weig_file **file, weig_err
     if (opened == NULL)
         return weig_fail_memory(error, sizeof *opened);
     opened->descriptor = -1;
-    const weig_code code = open_checked(opened, path, mode, error);
+    opened->mode = mode;
+    const weig_code code = open_checked(opened, path, error);
     if (code == WEIG_OK)
         *file = opened;
     else
@@ -304,10 +304,10 @@ const void *weig_read(const weig_file *file, uint64_t offset, uint64_t size, wei
     return NULL;
 }
 
-static weig_code fail_changed(uint64_t index, weig_error *error) {
+static weig_code fail_changed(weig_error *error) {
     return weig_fail(
         error, WEIG_MODIFIED, "OPEN-10", "",
-        "meta[%" PRIu64 "] is not what it was when the file was opened", index);
+        "the meta table or the aux area is not what it was when the file was opened");
 }
 
 /* The record was valid when the file was opened. It is checked again whenever it is used, so that a
@@ -319,7 +319,7 @@ weig_tensor_at(const weig_file *file, uint64_t index, weig_tensor *tensor, weig_
             error, WEIG_NO_SUCH_TENSOR, "", "", "index %" PRIu64 " of %" PRIu64 " tensors", index,
             file->count);
     if (weig_check_record(file, index, tensor, NULL) != WEIG_OK)
-        return fail_changed(index, error);
+        return fail_changed(error);
     return WEIG_OK;
 }
 
@@ -334,7 +334,7 @@ weig_code weig_fill(const weig_file *file, const weig_columns *columns, weig_err
         const size_t name_size = tensor.name_size + 1;
         if (!weig_fits(dims, tensor.rank, file->dims_count) ||
             !weig_fits(names, name_size, file->names_size))
-            return fail_changed(i, error);
+            return fail_changed(error);
         if (columns->offsets != NULL)
             columns->offsets[i] = tensor.offset;
         if (columns->sizes != NULL)
@@ -350,6 +350,8 @@ weig_code weig_fill(const weig_file *file, const weig_columns *columns, weig_err
         dims += tensor.rank;
         names += name_size;
     }
+    if (dims != file->dims_count || names != file->names_size)
+        return fail_changed(error);
     return WEIG_OK;
 }
 
@@ -381,6 +383,8 @@ static void touch_pages(const uint8_t *from, size_t size, size_t page) {
 }
 
 weig_code weig_prefetch(const weig_file *file, bool wait, weig_error *error) {
+    if (file->mode == WEIG_READ) /* a copy is resident already */
+        return WEIG_OK;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t start = (size_t)file->data_offset & ~(page - 1);
     const size_t size = (size_t)file->size - start;
