@@ -22,9 +22,9 @@ BASE = "safetensors"
 MIB = 1 << 20
 DESCRIPTION = """\
 Each measurement is made in a process of its own, in which the libraries are imported and have
-opened a small file before the clock starts. Loaders take turns; the median of the runs is shown with
-the least and the most. Files are in the page cache (or, with --cold, out of it: how much stayed is
-said). Validation is on everywhere."""
+opened a small file before the clock starts. Loaders take turns; the median of the runs is shown
+with the least and the most. Files are in the page cache (or, with --cold, out of it: how much
+stayed is said). Validation is on everywhere."""
 EPILOG = """\
 WHAT is any of
   one       open, take one tensor as an array
