@@ -15,7 +15,7 @@ const BATCH = 1 << 16;
  */
 function write(text) {
   const bytes = Buffer.from(text);
-  for (let done = 0; done < bytes.length; ) {
+  for (let done = 0; done < bytes.length;) {
     try {
       done += fs.writeSync(1, bytes, done);
     } catch (error) {
@@ -103,7 +103,9 @@ function answer(line) {
         profiles: ['core', 'data', 'big-endian', 'deep'],
       });
     } else if (verb === 'load' && path !== undefined) {
-      const options = pairs.map((pair) => /** @type {[string, string]} */ (pair.split(/=(.*)/s, 2)));
+      const options = pairs.map(
+        (pair) => /** @type {[string, string]} */ (pair.split(/=(.*)/s, 2)),
+      );
       load(id, path, new Map(options));
     } else {
       say({ id, status: 'unsupported', message: 'no such request here' });
@@ -111,10 +113,12 @@ function answer(line) {
   } catch (error) {
     if (error instanceof WeigError && error.code === 'UNSUPPORTED') {
       say({ id, status: 'unsupported', message: error.message });
-    } else if (error instanceof WeigError) { // the only way to a "rejected"
+    } else if (error instanceof WeigError) {
+      // the only way to a "rejected"
       const { code, message, field } = error;
       say({ id, status: 'rejected', error: code, message, ...(field && { field }) });
-    } else { // a fault of ours, and said to be one
+    } else {
+      // a fault of ours, and said to be one
       console.error(error);
       say({ id, status: 'internal', message: escape(String(error)) });
     }

@@ -6,7 +6,6 @@
 
 import fs from 'node:fs';
 import path from 'node:path';
-import { constants as bufferConstants } from 'node:buffer';
 import v8 from 'node:v8';
 
 /**
@@ -29,6 +28,7 @@ const LONGEST_NAME = 1023;
 const MOST_DIMS = 64;
 const SENTINEL = 0x57454947454e4421n;
 const CHUNK = 1 << 20; // a multiple of every unit
+const SEGMENT = 1 << 30; // a multiple of CHUNK
 const ZEROS = Buffer.alloc(CHUNK);
 
 /** Section 8: the index is the code. @type {readonly (readonly [string, number, number])[]} */
@@ -71,6 +71,14 @@ export class WeigError extends Error {
 }
 
 /**
+ * @param {ErrorCode} code @param {string} message
+ * @param {string} [field] @param {unknown} [cause]
+ */
+function wrong(code, message, field, cause) {
+  return new WeigError(code, message, field, cause);
+}
+
+/**
  * Text that came from outside, made safe to show: printable ASCII only (OPEN-13).
  * @param {string} text
  */
@@ -83,7 +91,6 @@ export function escape(text) {
 /**
  * An open regular file. Metadata is read through a cache of pages, so that only the pages that
  * records point to are ever read (OPEN-5), however large the table claims to be.
- * @internal
  */
 class Source {
   static #PAGE = 4096;
@@ -111,7 +118,7 @@ class Source {
     try {
       this.#identity = fs.fstatSync(this.#fd, { bigint: true }); // OPEN-3, OPEN-10
       if (!this.#identity.isFile()) throw notRegular(); // OPEN-1
-      if (this.#identity.size > MAX_NUMBER) throw new WeigError('TOO_LARGE', 'past 2^53 bytes');
+      if (this.#identity.size > MAX_NUMBER) throw wrong('TOO_LARGE', 'past 2^53 bytes');
     } catch (error) {
       this.close();
       throw error instanceof WeigError ? error : io(error);
@@ -140,14 +147,14 @@ class Source {
 
   /** Refuses where the open file itself, whatever its name, was written to since. */
   checkContent() {
-    if (this.#fd === undefined) throw new WeigError('CLOSED', 'the file was closed');
+    if (this.#fd === undefined) throw wrong('CLOSED', 'the file was closed');
     let now;
     try {
       now = fs.fstatSync(this.#fd, { bigint: true });
     } catch (error) {
       throw io(error);
     }
-    if (!sameFile(now, this.#identity)) throw new WeigError('MODIFIED', 'the file changed');
+    if (!sameFile(now, this.#identity)) throw wrong('MODIFIED', 'the file changed');
   }
 
   /**
@@ -156,8 +163,8 @@ class Source {
    * @param {number} position
    */
   read(into, position) {
-    if (this.#fd === undefined) throw new WeigError('CLOSED', 'the file was closed');
-    for (let done = 0; done < into.length; ) {
+    if (this.#fd === undefined) throw wrong('CLOSED', 'the file was closed');
+    for (let done = 0; done < into.length;) {
       const wanted = Math.min(into.length - done, 1 << 30);
       let got;
       try {
@@ -166,7 +173,7 @@ class Source {
         if (/** @type {NodeJS.ErrnoException} */ (error).code === 'EINTR') continue;
         throw io(error);
       }
-      if (got === 0) throw new WeigError('TRUNCATED', `the file ends at byte ${position + done}`);
+      if (got === 0) throw wrong('TRUNCATED', `the file ends at byte ${position + done}`);
       done += got;
     }
   }
@@ -178,7 +185,7 @@ class Source {
    * @param {number} count
    */
   copy(into, position, count) {
-    for (let done = 0; done < count; ) {
+    for (let done = 0; done < count;) {
       const at = position + done;
       const inPage = at % Source.#PAGE;
       const page = this.#page((at - inPage) / Source.#PAGE);
@@ -216,15 +223,17 @@ function isSpecial(name) {
 }
 
 function notRegular() {
-  return new WeigError('NOT_REGULAR_FILE', 'not a regular file');
+  return wrong('NOT_REGULAR_FILE', 'not a regular file');
 }
 
-/** What the operating system refuses is IO (OPEN-11); anything else is a fault of ours. */
-/** @param {unknown} error */
+/**
+ * What the operating system refuses is IO (OPEN-11); anything else is a fault of ours.
+ * @param {unknown} error
+ */
 function io(error) {
   const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
   if (typeof code !== 'string' || !/^E[A-Z0-9]+$/.test(code)) return error;
-  return new WeigError('IO', escape(message), '', error);
+  return wrong('IO', escape(message), '', error);
 }
 
 /** One tensor. Its bytes are read when they are asked for; MODIFIED where they changed by then. */
@@ -232,11 +241,10 @@ export class Tensor {
   #source;
   #order;
   #unit;
-  /** @type {Uint8Array | undefined} */
+  /** In pieces of SEGMENT bytes: an array of Node has an end. @type {Uint8Array[] | undefined} */
   #copy;
 
   /**
-   * @internal
    * @param {Source} source
    * @param {ByteOrder} order
    * @param {{ name: string, dtype: string, unit: number, shape: readonly number[],
@@ -266,7 +274,13 @@ export class Tensor {
     for (let done = 0; done < this.nbytes; done += memory.length) {
       const chunk = memory.subarray(0, Math.min(memory.length, this.nbytes - done));
       if (this.#copy) {
-        chunk.set(this.#copy.subarray(done, done + chunk.length));
+        const from = done % SEGMENT; // a multiple of CHUNK, and SEGMENT is one too
+        chunk.set(
+          /** @type {Uint8Array} */ (this.#copy[(done - from) / SEGMENT]).subarray(
+            from,
+            from + chunk.length,
+          ),
+        );
       } else {
         this.#source.read(chunk, this.offset + done);
       }
@@ -285,14 +299,7 @@ export class Tensor {
    * @param {ByteOrder} [order]
    */
   bytes(order = 'little') {
-    if (this.nbytes > bufferConstants.MAX_LENGTH) throw this.#tooLarge(); // OPEN-9
-    let all;
-    try {
-      all = new Uint8Array(this.nbytes);
-    } catch (error) {
-      if (error instanceof RangeError) throw this.#tooLarge(error); // no memory
-      throw error;
-    }
+    const all = allocate(this.nbytes);
     let done = 0;
     for (const chunk of this.chunks(order)) {
       all.set(chunk, done);
@@ -303,19 +310,34 @@ export class Tensor {
 
   /**
    * For mode 'read': from now on the bytes come from private memory (OPEN-14).
-   * @internal
-   * @param {Map<number, Uint8Array>} copies
+   * @param {Map<string, Uint8Array[]>} copies
    */
   keep(copies) {
     if (this.nbytes === 0) return;
-    const copy = copies.get(this.offset) ?? this.bytes(this.#order);
-    copies.set(this.offset, copy); // aliases share it
+    let copy = copies.get(secret(this.offset)); // aliases share it
+    if (!copy) {
+      copy = [];
+      for (let done = 0; done < this.nbytes; done += SEGMENT) {
+        const segment = allocate(Math.min(SEGMENT, this.nbytes - done));
+        this.#source.read(segment, this.offset + done);
+        copy.push(segment);
+      }
+      copies.set(secret(this.offset), copy);
+    }
     this.#copy = copy;
   }
+}
 
-  /** @param {unknown} [cause] */
-  #tooLarge(cause) {
-    return new WeigError('TOO_LARGE', `no memory for ${this.nbytes} bytes`, '', cause);
+/**
+ * Memory for bytes of the file, whose range was checked before (OPEN-4).
+ * @param {number} size
+ */
+function allocate(size) {
+  try {
+    return new Uint8Array(size);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw wrong('TOO_LARGE', `no memory for ${size} bytes`, '', error); // OPEN-9
   }
 }
 
@@ -326,7 +348,7 @@ class Parser {
   #name = Buffer.alloc(LONGEST_NAME + 1);
   #record = new DataView(new ArrayBuffer(RECORD));
   #dims = new DataView(new ArrayBuffer(8 * MOST_DIMS));
-  /** @type {Map<number, readonly number[]>} */
+  /** @type {Map<string, readonly number[]>} */
   #shapes = new Map();
   #heap = v8.getHeapStatistics().heap_size_limit / 2;
   /** @type {ByteOrder} */
@@ -353,13 +375,11 @@ class Parser {
     const names = new Set();
     for (let i = 0; i < count; i++) {
       this.#heap -= 512; // about what a record takes here
-      if (this.#heap < 0) throw new WeigError('TOO_LARGE', `no memory for ${count} records`); // OPEN-9
+      if (this.#heap < 0) throw wrong('TOO_LARGE', `no memory for ${count} records`); // OPEN-9
       const tensor = this.#tensor(i, metaOffset + RECORD * i);
-      // V8 hashes strings with a secret seed (OPEN-5), but decimal numbers by their value: so a
-      // letter goes first.
-      const key = `n${tensor.name}`;
+      const key = secret(tensor.name);
       if (names.has(key)) {
-        throw new WeigError('DUPLICATE_NAME', `a second "${escape(tensor.name)}"`, at(i, 'name_offset')); // NAME-6
+        throw wrong('DUPLICATE_NAME', `a second "${escape(tensor.name)}"`, at(i, 'name_offset')); // NAME-6
       }
       names.add(key);
       tensors.push(tensor);
@@ -370,51 +390,51 @@ class Parser {
 
   #header() {
     const { size } = this.source;
-    if (size < SMALLEST) throw new WeigError('TOO_SMALL', `the file has ${size} bytes`); // HDR-1
+    if (size < SMALLEST) throw wrong('TOO_SMALL', `the file has ${size} bytes`); // HDR-1
     const bytes = Buffer.alloc(HEADER);
     this.source.read(bytes, 0);
     const magic = bytes.readUInt32BE(0); // HDR-2
     if (magic !== 0x57454947 && magic !== 0x47494557) {
-      throw new WeigError('BAD_MAGIC', foreign(bytes), 'header.magic');
+      throw wrong('BAD_MAGIC', foreign(bytes), 'header.magic');
     }
     this.order = magic === 0x57454947 ? 'big' : 'little'; // NUM-1
     const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER);
     const version = view.getUint32(4, this.#little);
-    if (version !== 1) throw new WeigError('BAD_VERSION', `${version}`, 'header.version'); // HDR-3
+    if (version !== 1) throw wrong('BAD_VERSION', `${version}`, 'header.version'); // HDR-3
     const count = this.#number(view, 8, 'header.tensor_count');
     const metaOffset = this.#number(view, 16, 'header.meta_offset');
     const dataOffset = this.#number(view, 24, 'header.data_offset');
     const fileSize = this.#number(view, 32, 'header.file_size');
     const sizes = `the file has ${size} bytes and should have ${fileSize}`;
     if (fileSize % 8 !== 0 || fileSize < SMALLEST) {
-      throw new WeigError('BAD_FILE_SIZE', `${fileSize} is no size of a file`, 'header.file_size'); // HDR-4
+      throw wrong('BAD_FILE_SIZE', `${fileSize} is no size of a file`, 'header.file_size'); // HDR-4
     }
-    if (size < fileSize) throw new WeigError('TRUNCATED', sizes, 'header.file_size'); // HDR-5
-    if (size > fileSize) throw new WeigError('TRAILING_DATA', sizes, 'header.file_size'); // HDR-6
+    if (size < fileSize) throw wrong('TRUNCATED', sizes, 'header.file_size'); // HDR-5
+    if (size > fileSize) throw wrong('TRAILING_DATA', sizes, 'header.file_size'); // HDR-6
     const flags = view.getBigUint64(40, this.#little);
     if (BigInt.asUintN(32, flags) !== 0n) {
-      throw new WeigError('UNKNOWN_FLAG', `0x${flags.toString(16)}`, 'header.flags'); // HDR-7
+      throw wrong('UNKNOWN_FLAG', `0x${flags.toString(16)}`, 'header.flags'); // HDR-7
     }
     if (!bytes.subarray(48).equals(ZEROS.subarray(0, 16))) {
-      throw new WeigError('BAD_RESERVED', 'not zero', 'header.reserved'); // HDR-8
+      throw wrong('BAD_RESERVED', 'not zero', 'header.reserved'); // HDR-8
     }
     const end = fileSize - 8;
     if (metaOffset < HEADER || metaOffset % 8 !== 0) {
-      throw new WeigError('BAD_META_TABLE', `starts at ${metaOffset}`, 'header.meta_offset'); // META-1, META-2
+      throw wrong('BAD_META_TABLE', `starts at ${metaOffset}`, 'header.meta_offset'); // META-1, META-2
     }
     if (dataOffset % 64 !== 0) {
-      throw new WeigError('MISALIGNED', `${dataOffset} is no multiple of 64`, 'header.data_offset'); // REGION-1
+      throw wrong('MISALIGNED', `${dataOffset} is no multiple of 64`, 'header.data_offset'); // REGION-1
     }
     if (dataOffset > end) {
-      throw new WeigError('BAD_DATA_REGION', `${dataOffset} is past ${end}`, 'header.data_offset'); // REGION-2
+      throw wrong('BAD_DATA_REGION', `${dataOffset} is past ${end}`, 'header.data_offset'); // REGION-2
     }
     if (metaOffset > dataOffset || count > Math.floor((dataOffset - metaOffset) / RECORD)) {
-      throw new WeigError('BAD_META_TABLE', `${count} records do not fit`, 'header.tensor_count'); // META-3
+      throw wrong('BAD_META_TABLE', `${count} records do not fit`, 'header.tensor_count'); // META-3
     }
     const tail = new DataView(new ArrayBuffer(8));
     this.source.read(new Uint8Array(tail.buffer), end);
     if (tail.getBigUint64(0, this.#little) !== SENTINEL) {
-      throw new WeigError('BAD_SENTINEL', 'the file does not end with it', 'sentinel'); // TAIL-1
+      throw wrong('BAD_SENTINEL', 'the file does not end with it', 'sentinel'); // TAIL-1
     }
     this.auxStart = metaOffset + RECORD * count; // at most dataOffset
     this.dataOffset = dataOffset;
@@ -436,24 +456,24 @@ class Parser {
     const rank = this.#number(record, 24, i, 'shape_count');
     const offset = this.#number(record, 32, i, 'data_offset');
     const nbytes = this.#number(record, 40, i, 'data_size');
-    if (record.getUint32(12) !== 0) throw new WeigError('BAD_RESERVED', 'not zero', at(i, 'pad')); // META-4
+    if (record.getUint32(12) !== 0) throw wrong('BAD_RESERVED', 'not zero', at(i, 'pad')); // META-4
     const dtype = DTYPES[code];
-    if (!dtype) throw new WeigError('BAD_DTYPE', `code ${code}`, at(i, 'dtype')); // DTYPE-1
+    if (!dtype) throw wrong('BAD_DTYPE', `code ${code}`, at(i, 'dtype')); // DTYPE-1
     const [label, size, unit] = dtype;
     const name = this.#nameAt(i, nameOffset);
     const shape = this.#shapeAt(i, shapeOffset, rank);
     const wanted = byteSize(i, shape, size);
     if (nbytes !== wanted) {
-      throw new WeigError('BAD_DATA_SIZE', `${nbytes}, not ${wanted}`, at(i, 'data_size')); // SHAPE-5
+      throw wrong('BAD_DATA_SIZE', `${nbytes}, not ${wanted}`, at(i, 'data_size')); // SHAPE-5
     }
     if (offset % 64 !== 0) {
-      throw new WeigError('MISALIGNED', `${offset} is no multiple of 64`, at(i, 'data_offset')); // DATA-1
+      throw wrong('MISALIGNED', `${offset} is no multiple of 64`, at(i, 'data_offset')); // DATA-1
     }
     if (offset < this.dataOffset || offset > this.end) {
-      throw new WeigError('BAD_DATA_RANGE', `${offset} is outside`, at(i, 'data_offset')); // DATA-2, DATA-3
+      throw wrong('BAD_DATA_RANGE', `${offset} is outside`, at(i, 'data_offset')); // DATA-2, DATA-3
     }
     if (nbytes > this.end - offset) {
-      throw new WeigError('BAD_DATA_RANGE', `${nbytes} bytes do not fit`, at(i, 'data_size')); // DATA-3
+      throw wrong('BAD_DATA_RANGE', `${nbytes} bytes do not fit`, at(i, 'data_size')); // DATA-3
     }
     this.#own(offset, nbytes);
     return new Tensor(this.source, this.order, { name, dtype: label, unit, shape, offset, nbytes });
@@ -462,40 +482,39 @@ class Parser {
   /** @param {number} i @param {number} start */
   #nameAt(i, start) {
     /** @param {string} why */
-    const wrong = (why) => new WeigError('BAD_NAME', why, at(i, 'name_offset'));
-    if (start < this.auxStart || start >= this.dataOffset) throw wrong('not in the aux area'); // NAME-1
+    const bad = (why) => wrong('BAD_NAME', why, at(i, 'name_offset'));
+    if (start < this.auxStart || start >= this.dataOffset) throw bad('not in the aux area'); // NAME-1
     const most = Math.min(this.#name.length, this.dataOffset - start);
     this.source.copy(this.#name, start, most);
     const length = this.#name.subarray(0, most).indexOf(0);
-    if (length < 0) throw wrong(`no NUL within ${most} bytes`); // NAME-2, NAME-3
-    if (length === 0) throw wrong('an empty name'); // NAME-3
+    if (length < 0) throw bad(`no NUL within ${most} bytes`); // NAME-2, NAME-3
+    if (length === 0) throw bad('an empty name'); // NAME-3
     const bytes = this.#name.subarray(0, length);
-    if (bytes.some((c) => c < 0x20 || c === 0x7f)) throw wrong('a control byte'); // NAME-5
+    if (bytes.some((c) => c < 0x20 || c === 0x7f)) throw bad('a control byte'); // NAME-5
     this.#own(start, length + 1);
     this.#heap -= 4 * length;
     try {
       return this.#utf8.decode(bytes);
     } catch (error) {
-      if (error instanceof TypeError) throw wrong('not UTF-8'); // NAME-4
+      if (error instanceof TypeError) throw bad('not UTF-8'); // NAME-4
       throw error;
     }
   }
 
   /** @param {number} i @param {number} start @param {number} rank @returns {readonly number[]} */
   #shapeAt(i, start, rank) {
-    if (rank > MOST_DIMS) throw new WeigError('BAD_SHAPE', `rank ${rank}`, at(i, 'shape_count')); // SHAPE-1
+    if (rank > MOST_DIMS) throw wrong('BAD_SHAPE', `rank ${rank}`, at(i, 'shape_count')); // SHAPE-1
     if (
       start < this.auxStart ||
       start > this.dataOffset ||
       rank > Math.floor((this.dataOffset - start) / 8)
     ) {
-      throw new WeigError('BAD_SHAPE', 'not in the aux area', at(i, 'shape_offset')); // SHAPE-2
+      throw wrong('BAD_SHAPE', 'not in the aux area', at(i, 'shape_offset')); // SHAPE-2
     }
     // Records may share an array: then they share ours too, else a small file made for it would
-    // take 512 bytes of memory for each of its records. (No key is a product past 2^53.)
-    const sharable = start < 2 ** 46;
-    const key = start * (MOST_DIMS + 1) + rank;
-    const known = sharable ? this.#shapes.get(key) : undefined;
+    // take 512 bytes of memory for each of its records.
+    const key = secret(start, rank);
+    const known = this.#shapes.get(key);
     if (known) return known;
     this.source.copy(new Uint8Array(this.#dims.buffer), start, 8 * rank); // SHAPE-3: bytes, copied
     /** @type {number[]} */
@@ -504,7 +523,7 @@ class Parser {
     Object.freeze(shape);
     this.#own(start, 8 * rank);
     this.#heap -= 64 + 16 * rank;
-    if (sharable) this.#shapes.set(key, shape);
+    this.#shapes.set(key, shape);
     return shape;
   }
 
@@ -516,7 +535,7 @@ class Parser {
       if (!one || two.offset - one.offset >= one.nbytes) continue;
       if (two.offset !== one.offset || two.nbytes !== one.nbytes || two.dtype !== one.dtype) {
         const names = `"${escape(one.name)}" and "${escape(two.name)}"`;
-        throw new WeigError('OVERLAP', `${names} share bytes`);
+        throw wrong('OVERLAP', `${names} share bytes`);
       }
     }
   }
@@ -535,10 +554,19 @@ class Parser {
     const value = view.getBigUint64(position, this.#little);
     if (value > MAX_NUMBER) {
       const where = typeof record === 'number' ? at(record, field) : record;
-      throw new WeigError('NUMBER_TOO_LARGE', `${value}`, where);
+      throw wrong('NUMBER_TOO_LARGE', `${value}`, where);
     }
     return Number(value);
   }
+}
+
+/**
+ * A key for a Map or a Set (OPEN-5). V8 hashes strings with a seed that nobody knows; but numbers,
+ * and strings that look like one, by their value: who chooses them could make them all collide.
+ * @param {...(string | number)} parts
+ */
+function secret(...parts) {
+  return `:${parts.join(':')}`;
 }
 
 /** @param {number} i @param {string} field */
@@ -556,7 +584,7 @@ function byteSize(i, shape, size) {
   for (const dim of shape) {
     if (dim === 0) continue;
     if (product > Math.floor(MAX / dim)) {
-      throw new WeigError('BAD_SHAPE', `[${shape}] is too large`, at(i, 'shape')); // SHAPE-4
+      throw wrong('BAD_SHAPE', `[${shape}] is too large`, at(i, 'shape')); // SHAPE-4
     }
     product *= dim;
   }
@@ -566,7 +594,8 @@ function byteSize(i, shape, size) {
 /** Names what a file without our magic is, where its first bytes tell. @param {Buffer} header */
 function foreign(header) {
   const start = header.toString('latin1');
-  if (/^version https:\/\/git-lfs/.test(start)) return 'a git-LFS pointer, the file was not fetched';
+  if (/^version https:\/\/git-lfs/.test(start))
+    return 'a git-LFS pointer, the file was not fetched';
   if (/^\s*<(!doctype|html)/i.test(start)) return 'this is HTML, perhaps an error page';
   if (start.startsWith('PK\x03\x04')) return 'this is ZIP (PyTorch and npz files are)';
   if (start.startsWith('GGUF')) return 'this is GGUF';
@@ -583,13 +612,14 @@ function foreign(header) {
 function verify({ source, owned }, tensors) {
   const memory = Buffer.alloc(CHUNK);
   let done = 0;
-  for (const [start, end] of owned.sort((a, b) => a[0] - b[0])) { // the last one is the sentinel
+  for (const [start, end] of owned.sort((a, b) => a[0] - b[0])) {
+    // the last one is the sentinel
     while (done < start) {
       const chunk = memory.subarray(0, Math.min(CHUNK, start - done));
       source.read(chunk, done);
       if (!chunk.equals(ZEROS.subarray(0, chunk.length))) {
         const bad = done + chunk.findIndex((byte) => byte !== 0);
-        throw new WeigError('NONZERO_PADDING', `byte ${bad} is not zero`); // PAD-1
+        throw wrong('NONZERO_PADDING', `byte ${bad} is not zero`); // PAD-1
       }
       done += chunk.length;
     }
@@ -597,12 +627,12 @@ function verify({ source, owned }, tensors) {
   }
   const seen = new Set();
   for (const tensor of tensors) {
-    if (tensor.dtype !== 'BOOL' || tensor.nbytes === 0 || seen.has(tensor.offset)) continue;
-    seen.add(tensor.offset);
+    if (tensor.dtype !== 'BOOL' || tensor.nbytes === 0 || seen.has(secret(tensor.offset))) continue;
+    seen.add(secret(tensor.offset));
     for (const chunk of tensor.chunks()) {
       for (let i = 0; i < chunk.length; i++) {
         if (/** @type {number} */ (chunk[i]) > 1) {
-          throw new WeigError('BAD_BOOL', `"${escape(tensor.name)}" holds a ${chunk[i]}`); // BOOL-1
+          throw wrong('BAD_BOOL', `"${escape(tensor.name)}" holds a ${chunk[i]}`); // BOOL-1
         }
       }
     }
@@ -642,16 +672,16 @@ export class WeigFile {
 
   /** @param {string} name */
   get(name) {
-    if (this.#source.closed) throw new WeigError('CLOSED', 'the file was closed');
-    this.#byName ??= new Map(this.tensors.map((tensor) => [`n${tensor.name}`, tensor]));
-    const tensor = this.#byName.get(`n${name}`);
-    if (!tensor) throw new WeigError('NO_SUCH_TENSOR', `no tensor "${escape(name)}"`);
+    if (this.#source.closed) throw wrong('CLOSED', 'the file was closed');
+    this.#byName ??= new Map(this.tensors.map((tensor) => [secret(tensor.name), tensor]));
+    const tensor = this.#byName.get(secret(name));
+    if (!tensor) throw wrong('NO_SUCH_TENSOR', `no tensor "${escape(name)}"`);
     return tensor;
   }
 
   /** Refuses with MODIFIED where the file is no longer the one that was opened (OPEN-10). */
   checkUnmodified() {
-    if (this.#source.modified) throw new WeigError('MODIFIED', 'the file changed since it was opened');
+    if (this.#source.modified) throw wrong('MODIFIED', 'the file changed since it was opened');
   }
 
   /** Closes the descriptor. In mode 'lazy' no more bytes can be read; what was read stays. */

@@ -69,7 +69,10 @@ for (const order of /** @type {const} */ (['little', 'big'])) {
       assert.equal(file.byteOrder, order);
       assert.deepEqual(
         file.tensors.map(({ name, dtype, shape, nbytes }) => [name, dtype, shape, nbytes]),
-        [['b', 'BF16', [3], 6], ['w', 'F32', [2], 8]],
+        [
+          ['b', 'BF16', [3], 6],
+          ['w', 'F32', [2], 8],
+        ],
       );
       assert.equal(Buffer.from(file.get('b').bytes()).toString('hex'), '803f004080bf');
       assert.equal(Buffer.from(file.get('b').bytes('big')).toString('hex'), '3f804000bf80');
@@ -83,16 +86,37 @@ for (const order of /** @type {const} */ (['little', 'big'])) {
 test('one byte changed', () => {
   /** @type {[number, string, string?][]} */
   const changes = [
-    [0, '00', 'BAD_MAGIC'], [4, '02', 'BAD_VERSION'], [8, '03', 'BAD_META_TABLE'],
-    [16, '3c', 'BAD_META_TABLE'], [24, 'c8', 'MISALIGNED'], [32, '18', 'TRUNCATED'],
-    [32, '08', 'TRAILING_DATA'], [32, '09', 'BAD_FILE_SIZE'], [40, '01', 'UNKNOWN_FLAG'],
-    [44, 'ff'], [47, 'ff'], [55, '01', 'BAD_RESERVED'], [64, '00', 'BAD_NAME'],
-    [72, '13', 'BAD_DTYPE'], [76, '01', 'BAD_RESERVED'], [80, '00', 'BAD_SHAPE'],
-    [88, '41', 'BAD_SHAPE'], [96, '40', 'BAD_DATA_RANGE'], [97, '01', 'BAD_DATA_RANGE'],
-    [104, '07', 'BAD_DATA_SIZE'], [111, '80', 'NUMBER_TOO_LARGE'], [160, '00', 'BAD_DATA_SIZE'],
-    [166, '1f', 'BAD_SHAPE'], [166, '20', 'NUMBER_TOO_LARGE'], [176, 'ff', 'BAD_NAME'],
-    [176, '1b', 'BAD_NAME'], [176, '77', 'DUPLICATE_NAME'], [177, '62'],
-    [180, '01', 'NONZERO_PADDING'], [200, '01', 'NONZERO_PADDING'], [264, '20', 'BAD_SENTINEL'],
+    [0, '00', 'BAD_MAGIC'],
+    [4, '02', 'BAD_VERSION'],
+    [8, '03', 'BAD_META_TABLE'],
+    [16, '3c', 'BAD_META_TABLE'],
+    [24, 'c8', 'MISALIGNED'],
+    [32, '18', 'TRUNCATED'],
+    [32, '08', 'TRAILING_DATA'],
+    [32, '09', 'BAD_FILE_SIZE'],
+    [40, '01', 'UNKNOWN_FLAG'],
+    [44, 'ff'],
+    [47, 'ff'],
+    [55, '01', 'BAD_RESERVED'],
+    [64, '00', 'BAD_NAME'],
+    [72, '13', 'BAD_DTYPE'],
+    [76, '01', 'BAD_RESERVED'],
+    [80, '00', 'BAD_SHAPE'],
+    [88, '41', 'BAD_SHAPE'],
+    [96, '40', 'BAD_DATA_RANGE'],
+    [97, '01', 'BAD_DATA_RANGE'],
+    [104, '07', 'BAD_DATA_SIZE'],
+    [111, '80', 'NUMBER_TOO_LARGE'],
+    [160, '00', 'BAD_DATA_SIZE'],
+    [166, '1f', 'BAD_SHAPE'],
+    [166, '20', 'NUMBER_TOO_LARGE'],
+    [176, 'ff', 'BAD_NAME'],
+    [176, '1b', 'BAD_NAME'],
+    [176, '77', 'DUPLICATE_NAME'],
+    [177, '62'],
+    [180, '01', 'NONZERO_PADDING'],
+    [200, '01', 'NONZERO_PADDING'],
+    [264, '20', 'BAD_SENTINEL'],
   ];
   for (const [at, hex, code] of changes) {
     const bytes = example('little');
@@ -145,7 +169,10 @@ test('the adapter answers each line', () => {
   const input = `hello\t1\nload\t7\t${name}\tdata=hex\tnew=key\nload\t8\t${folder}\nsave\t9\n`;
   const adapter = fileURLToPath(new URL('../adapter.js', import.meta.url));
   const { stdout } = spawnSync(process.execPath, [adapter], { input, encoding: 'utf8' });
-  const answers = stdout.trimEnd().split('\n').map((line) => JSON.parse(line));
+  const answers = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
   assert.equal(answers.length, 4);
   assert.equal(answers[0].protocol, 1);
   assert.deepEqual(answers[1], {

@@ -140,12 +140,13 @@ public final class Adapter {
     /** The members that tell each tensor's canonical bytes. Aliases are hashed once. */
     private static List<String> contents(List<Tensor> tensors, String data) {
         List<String> contents = new ArrayList<>(tensors.size());
-        Map<Object, String> known = new HashMap<>();
+        Map<Long, String> known = new HashMap<>();
         for (Tensor tensor : tensors) {
             if (data.equals("none")) {
                 contents.add("");
             } else {
-                contents.add(known.computeIfAbsent(tensor.storageKey(), key ->
+                long key = tensor.byteSize() == 0 ? -1 : tensor.position();
+                contents.add(known.computeIfAbsent(key, any ->
                         data.equals("hex") && tensor.byteSize() <= MOST_HEX
                                 ? ",\"data\":\"" + hex(tensor) + '"'
                                 : ",\"sha256\":\"" + sha256(tensor) + '"'));
