@@ -240,7 +240,7 @@ func (t *Tensor) Offset() uint64 { return t.rec.offset }
 func (t *Tensor) Mapped() bool { return t.mem.mapped }
 
 // View lends fn the bytes where they lie, in the byte order of the file. They are read-only: a
-// write ends the process. fn must not keep them, because a slice does not keep a map in place.
+// write faults, and comes back as the error of a page that is gone. fn must not keep them, because a slice does not keep a map in place.
 func (t *Tensor) View(fn func(b []byte) error) error {
 	return t.mem.use(func(data []byte) error {
 		end := t.rec.offset + t.rec.size
