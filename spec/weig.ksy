@@ -396,6 +396,9 @@ types:
             terminator: 0
           name:
             value: name_bytes.to_s("UTF-8")
+            doc: |
+              To show. Compare `name_bytes`: some targets (JavaScript) drop a
+              U+FEFF that starts a text.
           name_chars:
             pos: ofs_name
             type: utf8_char

@@ -271,7 +271,8 @@ ACCEPT: dict[str, tuple[list[Raw], bytes]] = {
     "zero before large": ([Raw(b"z", 4, (0, 2**53 - 1), 0, 0)], b""),
     "zero after large": ([Raw(b"z", 0, (2**49, 0, 2), 0, 0)], b""),
     "64 zeros": ([Raw(b"z", 0, (0,) * 64, 0, 0)], b""),
-    "empty inside another": ([Raw(b"a", 4, (99,), 0, 99), Raw(b"e", 0, (0,), 64, 0)], bytes(99)),
+    "empty inside another": ([Raw(b"a", 4, (99,), 0, 99), Raw(b"e", 0, (0,), 64, 0)], b"\7" * 99),
+    "touching": ([Raw(b"a", 4, (64,), 0, 64), Raw(b"b", 4, (1,), 64, 1)], b"\7" * 65),
     "empty at the end": ([Raw(b"e", 6, (3, 0), 0, 0)], b""),
     "aliases": ([Raw(b"a", 4, (2, 3), 0, 6), Raw(b"b", 4, (6,), 0, 6)], bytes(range(6))),
     "UTF-8": ([Raw("\u00e9\u20ac\U0010ffff\x80".encode(), 4, (1,), 0, 1)], b"\7"),
@@ -330,6 +331,9 @@ def test_names_may_share_storage(tmp_path: Path, order: ByteOrder) -> None:
     assert load(write(tmp_path, edited(order, edits))).names() == ["ab", "b"]
 
 
+C64 = ("3f800000", "c0000000")  # 1.0 and -2.0
+
+
 def test_swapped_reverses_units(tmp_path: Path) -> None:
     opened = load(write(tmp_path, EXAMPLE["little"]))
     assert bytes(opened.swapped(256, 8, 4)) == bytes.fromhex("3f800000 c0000000")
@@ -340,6 +344,12 @@ def test_swapped_reverses_units(tmp_path: Path) -> None:
     for wrong in ((256, 24, 8), (192, 6, 4)):
         with pytest.raises((ValueError, TypeError)):
             opened.swapped(*wrong)
+
+
+def test_parts_of_complex_numbers_are_swapped_alone(tmp_path: Path, order: ByteOrder) -> None:
+    data = b"".join(bytes.fromhex(part)[:: 1 if order == "big" else -1] for part in C64)
+    opened = load(write(tmp_path, build(order, [Raw(b"c", 16, (1,), 0, 8)], data)))
+    assert opened.arrays()["c"].tolist() == [1 - 2j]
 
 
 # Deep verification.
@@ -357,6 +367,15 @@ def test_padding(tmp_path: Path, order: ByteOrder, mode: Mode) -> None:
             opened.verify(None)
         assert (caught.value.code, caught.value.rule) == ("NONZERO_PADDING", "PAD-1")
         assert f"byte {at} " in caught.value.message
+
+
+def test_padding_behind_the_last_tensor(tmp_path: Path, order: ByteOrder) -> None:
+    for at in range(1, 8):
+        data = bytes(at) + b"\1" + bytes(7 - at)
+        opened = load(write(tmp_path, build(order, [Raw(b"t", 4, (1,), 0, 1)], data)))
+        with pytest.raises(WeigError) as caught:
+            opened.verify(None)
+        assert (caught.value.code, caught.value.rule) == ("NONZERO_PADDING", "PAD-1")
 
 
 def test_bool(tmp_path: Path, order: ByteOrder) -> None:
@@ -456,7 +475,8 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
     good, bad = write(tmp_path, EXAMPLE["little"]), tmp_path / "bad.weig"
     bad.write_bytes(EXAMPLE["little"][:-8])
     before = os.listdir("/proc/self/fd")
-    load(good).close()
+    closed = load(good)
+    closed.close()
     _ = load(good).names()
     with pytest.raises(WeigError):
         load(str(bad))

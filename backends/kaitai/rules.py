@@ -52,7 +52,7 @@ def check_deep(
     data: memoryview, owned: Iterable[Range], records: list[Record], progress: Progress | None
 ) -> None:
     """PAD-1 and BOOL-1 over the bytes of the whole file; ``owned`` are all ranges with an owner."""
-    gaps = list(_gaps(owned, len(data)))
+    gaps = list(_gaps(owned))
     bools = sorted(
         {(at, at + n): i for i, (_, c, _, at, n) in enumerate(records) if c == _BOOL}.items()
     )
@@ -92,14 +92,13 @@ def owned_ranges(parsed: Iterable[Parsed], table: Range, size: int) -> Iterator[
     yield size - 8, size
 
 
-def _gaps(owned: Iterable[Range], size: int) -> Iterator[Range]:
+def _gaps(owned: Iterable[Range]) -> Iterator[Range]:
+    """What lies between the ranges. The sentinel is one of them, so nothing lies behind."""
     reached = 0
     for start, end in sorted(owned):
         if start > reached:
             yield reached, start
         reached = max(reached, end)
-    if reached < size:
-        yield reached, size
 
 
 def _chunks(data: memoryview, start: int, end: int) -> Iterator[tuple[int, bytes]]:

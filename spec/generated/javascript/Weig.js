@@ -1075,6 +1075,11 @@ var Weig = (function() {
           return this._m_lenNameMax;
         }
       });
+
+      /**
+       * To show. Compare `name_bytes`: some targets (JavaScript) drop a
+       * U+FEFF that starts a text.
+       */
       Object.defineProperty(Tensor.prototype, 'name', {
         get: function() {
           if (this._m_name !== undefined)

@@ -1220,6 +1220,9 @@ class Weig(KaitaiStruct):
 
             @property
             def name(self):
+                """To show. Compare `name_bytes`: some targets (JavaScript) drop a
+                U+FEFF that starts a text.
+                """
                 if hasattr(self, '_m_name'):
                     return self._m_name
 
