@@ -12,7 +12,21 @@ namespace weig {
 
 /// Bytes from a file or a path made safe for a terminal or a log: printable ASCII alone, the rest
 /// as escapes; cut after 80 bytes.
-std::string escaped(std::string_view text);
+inline std::string escaped(std::string_view text) {
+    constexpr std::size_t longest = 80;
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string result;
+    for (const char c : text.substr(0, longest)) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte == '\\')
+            result += "\\\\";
+        else if (byte >= 0x20 && byte < 0x7F)
+            result += c;
+        else
+            result += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+    }
+    return text.size() > longest ? result + "..." : result;
+}
 
 namespace detail {
 inline void append(std::string &to, std::string_view text) {

@@ -4,13 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
-#include <new>
-#include <sys/mman.h>
-#include <system_error>
-#include <unistd.h>
 
 #include "bytes.hpp"
 #include "byteswap.hpp"
@@ -22,123 +16,7 @@
 
 namespace weig {
 
-// ---- Text
-// ----------------------------------------------------------------------------------------
-
-std::string escaped(std::string_view text) {
-    constexpr std::size_t longest = 80;
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string result;
-    for (const char c : text.substr(0, longest)) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte == '\\')
-            result += "\\\\";
-        else if (byte >= 0x20 && byte < 0x7F)
-            result += c;
-        else
-            result += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
-    }
-    return text.size() > longest ? result + "..." : result;
-}
-
-void fail_io(const std::string &what, int error) {
-    throw Error(Code::io, text(what, ": ", std::generic_category().message(error)), {}, "OPEN-11");
-}
-
-// ---- Descriptor and identity
-// ---------------------------------------------------------------------
-
-Descriptor::~Descriptor() {
-    if (fd_ >= 0)
-        ::close(fd_);
-}
-
-struct stat Descriptor::status() const {
-    struct stat status{};
-    if (::fstat(fd_, &status) != 0)
-        fail_io("fstat", errno);
-    return status;
-}
-
-std::size_t Descriptor::read_at(std::uint64_t offset, std::span<std::byte> into) const {
-    constexpr std::size_t largest = std::size_t{1} << 30; // some systems refuse more at once
-    std::size_t done = 0;
-    while (done < into.size()) {
-        const std::size_t piece = std::min(into.size() - done, largest);
-        const ssize_t got =
-            ::pread(fd_, into.data() + done, piece, static_cast<off_t>(offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            fail_io(text("reading at ", offset + done), errno);
-        if (got == 0)
-            break;
-        done += static_cast<std::size_t>(got);
-    }
-    return done;
-}
-
-Identity::Identity(const struct stat &status) noexcept
-    : device(status.st_dev), inode(status.st_ino), size(static_cast<std::uint64_t>(status.st_size)),
-#if defined(__APPLE__)
-      seconds(status.st_mtimespec.tv_sec), nanoseconds(status.st_mtimespec.tv_nsec)
-#else
-      seconds(status.st_mtim.tv_sec), nanoseconds(status.st_mtim.tv_nsec)
-#endif
-{
-}
-
-// ---- Memory
-// --------------------------------------------------------------------------------------
-
-namespace {
-
-constexpr std::size_t pages_from = std::size_t{256} << 10; // below that the heap is faster
-constexpr std::align_val_t heap_align{layout::data_align};
-
-} // namespace
-
-std::shared_ptr<Memory> Memory::map(const Descriptor &file, std::size_t size) {
-    std::shared_ptr<Memory> memory(new Memory(nullptr, 0, true));
-    void *const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-    if (data == MAP_FAILED && errno == ENOMEM)
-        throw std::bad_alloc();
-    if (data == MAP_FAILED)
-        fail_io("mmap", errno);
-    memory->data_ = static_cast<std::byte *>(data);
-    memory->size_ = size;
-    return memory;
-}
-
-std::shared_ptr<Memory> Memory::fresh(std::size_t size) {
-    std::shared_ptr<Memory> memory(new Memory(nullptr, 0, size >= pages_from));
-    if (memory->is_pages_) {
-        void *const data =
-            ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (data == MAP_FAILED)
-            throw std::bad_alloc();
-#if defined(MADV_HUGEPAGE)
-        ::madvise(data, size, MADV_HUGEPAGE); // a wish: the page faults cost more than the copy
-#endif
-        memory->data_ = static_cast<std::byte *>(data);
-    } else {
-        memory->data_ = static_cast<std::byte *>(::operator new(size, heap_align));
-    }
-    memory->size_ = size;
-    return memory;
-}
-
-Memory::~Memory() {
-    if (data_ == nullptr)
-        return;
-    if (is_pages_)
-        ::munmap(data_, size_);
-    else
-        ::operator delete(data_, heap_align);
-}
-
-// ---- Opening (sections 13 and 17)
-// ----------------------------------------------------------------
+// ---- Opening (sections 13 and 17) ----
 
 namespace {
 
@@ -164,6 +42,10 @@ Descriptor open_descriptor(const std::string &path) {
     fail_io(text("opening '", escaped(path), "'"), error);
 }
 
+[[noreturn]] void fail_shorter() { // HDR-5
+    throw Error(Code::truncated, "the file became shorter while it was read", {}, "HDR-5");
+}
+
 /// HDR-*, META-1 to META-3, REGION-* and TAIL-1, from what pread gives: faulting the two ends in
 /// through a map would make the kernel read megabytes.
 Header read_header(const Descriptor &descriptor, std::uint64_t real_size) {
@@ -174,7 +56,7 @@ Header read_header(const Descriptor &descriptor, std::uint64_t real_size) {
     const Header header = check_header(std::span(head).first(got), real_size);
     std::array<std::byte, layout::sentinel_size> tail;
     if (descriptor.read_at(header.end(), tail) < tail.size())
-        throw Error(Code::truncated, "the file became shorter while it was read", {}, "HDR-5");
+        fail_shorter();
     check_sentinel(header, tail);
     if (!checked::addressable(header.file_size)) // OPEN-9
         throw Error(
@@ -183,18 +65,24 @@ Header read_header(const Descriptor &descriptor, std::uint64_t real_size) {
     return header;
 }
 
-/// Copies [begin, end) of the file to the same place of `memory`.
+/// Copies [begin, end) of the file to the same place of `memory`, which has the zeros of its holes.
 void copy_in(const Descriptor &descriptor, Memory &memory, std::uint64_t begin, std::uint64_t end) {
-    const auto into = memory.bytes().subspan(
-        static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    if (descriptor.read_at(begin, into) < into.size()) // HDR-5
-        throw Error(Code::truncated, "the file became shorter while it was copied", {}, "HDR-5");
+    while (begin < end) {
+        const auto [from, to] = descriptor.next_extent(begin, end);
+        const auto into = memory.bytes().subspan(
+            static_cast<std::size_t>(from), static_cast<std::size_t>(to - from));
+        if (descriptor.read_at(from, into) < into.size())
+            fail_shorter();
+        begin = to;
+    }
+    if (Identity(descriptor.status()).size < end) // what is past the end looks like a hole
+        fail_shorter();
 }
 
 /// The memory of the whole file and its checked records. A copy takes the tensors in only after the
 /// records turned out to be good.
 std::pair<std::shared_ptr<const Memory>, Records>
-load(const Descriptor &descriptor, const Header &header, Mode mode) {
+read_records(const Descriptor &descriptor, const Header &header, Mode mode) {
     const auto size = static_cast<std::size_t>(header.file_size);
     if (mode == Mode::mmap) {
         std::shared_ptr<const Memory> memory = Memory::map(descriptor, size);
@@ -217,7 +105,7 @@ File File::open(const std::string &path, Mode mode) try {
         fail_kind(path);
     const Identity identity(status);
     const Header header = read_header(descriptor, identity.size);
-    auto [memory, records] = load(descriptor, header, mode);
+    auto [memory, records] = read_records(descriptor, header, mode);
     return File(
         std::make_shared<const State>(State{
             std::move(descriptor), identity, mode, header, std::move(memory), std::move(records)}));
@@ -227,8 +115,7 @@ File File::open(const std::string &path, Mode mode) try {
     fail_io("opening", error.code().value());
 }
 
-// ---- What an open file gives
-// ---------------------------------------------------------------------
+// ---- What an open file gives ----
 
 ByteOrder File::byte_order() const noexcept {
     return state_->header.order;
@@ -265,8 +152,8 @@ Tensor File::tensor(std::size_t index) const {
     // the data.
     std::optional<std::uint64_t> size = info(record.dtype).size;
     for (std::size_t i = 0; i < record.rank; ++i) {
-        const auto dimension = weig::load<std::uint64_t>(
-            state_->file() + record.shape_offset + 8 * i, state_->header.swap);
+        const auto dimension =
+            load<std::uint64_t>(state_->file() + record.shape_offset + 8 * i, state_->header.swap);
         tensor.shape.push_back(dimension);
         size = size ? checked::product(*size, dimension) : size;
     }
@@ -395,7 +282,7 @@ void File::prefetch(bool wait) const {
     // Where the map cannot be filled (an old kernel, a file that was cut), reading tells what it
     // is.
     if (!populate(pages) && !read_through(state_->descriptor, begin, file_size()))
-        throw Error(Code::truncated, "the file became shorter since it was opened", {}, "HDR-5");
+        fail_shorter();
 }
 
 } // namespace weig

@@ -17,8 +17,7 @@ using namespace py::literals;
 namespace weig {
 namespace {
 
-// ---- Small things of Python
-// ----------------------------------------------------------------------
+// ---- Small things of Python ----
 
 /// Takes over a new reference, or throws the Python error that came instead of one.
 template <class T = py::object> T owned(PyObject *object) {
@@ -93,8 +92,7 @@ std::string to_path(const py::str &path) {
     return py::reinterpret_steal<py::bytes>(encoded);
 }
 
-// ---- Memory and arrays
-// ---------------------------------------------------------------------------
+// ---- Memory and arrays ----
 
 /// What memoryviews and arrays hold: a read-only buffer that keeps its memory.
 struct Block {
@@ -156,8 +154,7 @@ class ArrayMaker {
     std::array<py::object, weig::dtypes.size()> dtypes_;
 };
 
-// ---- weig.backends.interface.Opened
-// --------------------------------------------------------------
+// ---- weig.backends.interface.Opened ----
 
 class Opened {
   public:
@@ -258,8 +255,7 @@ Opened open_file(const py::str &path, const std::string &mode) {
         without_gil([&] { return File::open(bytes, mode == "mmap" ? Mode::mmap : Mode::read); }));
 }
 
-// ---- The module
-// ----------------------------------------------------------------------------------
+// ---- The module ----
 
 py::object or_none(std::string_view text) {
     return text.empty() ? py::object(py::none()) : py::object(py::str(text.data(), text.size()));
