@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import weig
+from weig.tools import convert_safetensors
 from weig.tools.cli import main
 
 safetensors = pytest.importorskip("safetensors")
@@ -139,6 +140,16 @@ def test_safetensors_layout_is_the_librarys(tmp_path: Path) -> None:
     assert main(["convert", str(tmp_path / "x.weig"), str(tmp_path / "got.safetensors")]) == 0
     want = (tmp_path / "want.safetensors").read_bytes()
     assert (tmp_path / "got.safetensors").read_bytes() == want
+
+
+def test_a_file_that_the_library_refuses_does_not_appear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weig.save(tmp_path / "x.weig", {"a": np.zeros(3)})
+    monkeypatch.setattr(convert_safetensors, "_packed", lambda tensors: (1).to_bytes(8, "little"))
+    words = [str(tmp_path / "x.weig"), str(tmp_path / "x.safetensors")]
+    status, line = refused(words, tmp_path, capsys)
+    assert (status, "not a good safetensors file" in line) == (1, True)
 
 
 def test_tensors_are_aligned_in_safetensors(tmp_path: Path) -> None:
@@ -371,6 +382,11 @@ def test_in_a_process(tmp_path: Path, every_dtype: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+def _grown(folder: Path, source: Path) -> bool:
+    others = [entry for entry in folder.iterdir() if entry != source]
+    return bool(others) and others[0].stat().st_size > 0
+
+
 def test_termination_leaves_nothing(tmp_path: Path) -> None:
     path, size = tmp_path / "x.safetensors", 1 << 30
     header = st("{%s}" % (ENTRY % ("F32", f"[{size // 4}]", f"0,{size}")))
@@ -378,7 +394,8 @@ def test_termination_leaves_nothing(tmp_path: Path) -> None:
     os.truncate(path, len(header) + size)
     words = ["convert", str(path), str(tmp_path / "x.weig"), "--byte-order", "big"]
     process = subprocess.Popen([sys.executable, "-m", "weig.tools.cli", *words])
-    while process.poll() is None and len(list(tmp_path.iterdir())) == 1:
+    # The new file has its size from the start; then the tensor is written.
+    while process.poll() is None and not _grown(tmp_path, path):
         time.sleep(0.001)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 128 + signal.SIGTERM

@@ -93,6 +93,8 @@ def test_aliases_and_canonical(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ]
         assert (facts["canonical"], facts["not_canonical"]) == (True, None)
         assert facts["in_record_order"] is record_order
+        # Twice 24 bytes: what aliases share is counted once.
+        assert {region["name"]: region["used"] for region in facts["regions"]}["data region"] == 48
 
 
 @pytest.mark.parametrize(

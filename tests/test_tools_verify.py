@@ -46,6 +46,7 @@ def test_a_line_a_file_and_on_after_a_bad_one(
     lines = captured.out.splitlines()
     shown = str(missing).replace("\n", "\\n")
     assert lines[0].startswith(f"{shown}: IO: ")
+    assert lines[0].count(shown) == 1
     assert lines[1].startswith(f"{bad_bool}: BAD_BOOL: ")
     assert lines[2] == f"{good}: ok, 2 tensors, 4.1 KiB"
     assert (len(lines), captured.err) == (3, "")

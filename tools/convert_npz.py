@@ -175,7 +175,7 @@ def _pieces(
 def _inflated(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, npy: Npy
 ) -> Iterator[bytes]:
-    left = member.file_size - npy.start
+    left = member.file_size - npy.start  # the last of them: there the checksum is compared
     try:
         with archive.open(member) as stream:
             stream.read(npy.start)
@@ -185,7 +185,6 @@ def _inflated(
                     raise EOFError("it ends too early")
                 left -= len(piece)
                 yield piece
-            stream.read(1)  # the end: here the checksum is compared
     except (*BROKEN, OSError) as error:
         raise ConversionError(f"'{escape(name)}' cannot be read: {escape(str(error))}") from None
 
