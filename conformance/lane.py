@@ -36,6 +36,7 @@ from weig.conformance.verdict import judge, unclaimed
 __all__ = ["Budget", "Job", "Lane", "Options"]
 
 MAX_HANGS = 5  # cases of one adapter that hang; then the rest is not run
+GIANT = 1 << 30  # bytes; a wrong answer about a larger file is not repeated
 SLOWEST_READ = 100 << 20  # bytes a second that a loader may need for a giant file ...
 LONGEST_READ = 60.0  # ... in at most so many seconds more than a case has anyway
 MAX_REPEATS = 25  # wrong answers of one adapter that are repeated alone
@@ -131,7 +132,8 @@ class Lane:
         try:
             alone = self.options.isolation == "case" or "memory" in job.case.tags
             result = self._alone(job) if alone else self._shared(job)
-            if result.outcome in _WRONG and self.budget.repeat():
+            small = job.case.size <= GIANT
+            if result.outcome in _WRONG and small and self.budget.repeat():
                 result = self._repeat(job, result, alone)
         except NotStageableError as error:
             return self._result(job, Outcome.NOT_RUN, str(error))
@@ -266,7 +268,7 @@ class Lane:
         if "data" not in self.hello.profiles:
             return "none"
         if case.want is not None:
-            wanted = any(tensor.sha256 is not None for tensor in case.want.tensors)
+            wanted = all(tensor.sha256 is not None for tensor in case.want.tensors)
         else:
             wanted = case.size <= COPY_LIMIT
         return "sha256" if wanted else "none"
@@ -310,10 +312,12 @@ class Lane:
         """The end of the input: a worker that dies of it puts its last case under suspicion."""
         if self.worker is None:
             return
-        ending = self.worker.finish()
+        ending = self.worker.finish(self.options.timeout)
         self.worker = None
         if ending.extra:
             self._suspect(f"wrote without being asked: {ending.extra[:60]!r}")
+        elif ending.killed:
+            self._suspect("did not end when its standard input ended")
         elif ending.signal is not None:
             self._suspect(f"died of {ending.signal} at the end of its input")
 
