@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -165,6 +166,15 @@ def test_names_are_escaped_for_people_and_exact_for_machines(
         text = capsys.readouterr().out
         assert shown in text
         assert text.replace("\n", "").isprintable()
+
+
+def test_a_terminal_that_is_not_unicode(tmp_path: Path) -> None:
+    path = tmp_path / "x.weig"
+    weig.save(path, {"é": np.zeros(1)})
+    words = [sys.executable, "-m", "weig.tools.cli", "inspect", "--names", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, capture_output=True, env=environment, check=True)
+    assert (done.stdout, done.stderr) == (b"\\xe9\n", b"")
 
 
 @pytest.mark.skipif(not {"c", "cpp"} & {*available()}, reason="no native loader is built")

@@ -143,8 +143,8 @@ def _groups(args: argparse.Namespace, folder: Path, backends: Sequence[str]) -> 
     from weig.tools import bench_files
 
     wanted = args.what or WHAT
-    weig, st = bench_files.small(folder)
-    common: dict[str, Any] = {"small_weig": str(weig), "small_safetensors": str(st)}
+    small_weig, small_st = bench_files.small(folder)
+    common: dict[str, Any] = {"small_weig": str(small_weig), "small_safetensors": str(small_st)}
     if {"one", "all", "names", "validate"} & {*wanted}:
         weig, st, name = bench_files.many(folder, args.tensors, args.elements)
         common |= {"tensor": name}
@@ -154,7 +154,7 @@ def _groups(args: argparse.Namespace, folder: Path, backends: Sequence[str]) -> 
     if "save" in wanted:
         yield _saving(folder, args.size)
     if "import" in wanted:
-        yield _importing(str(weig), backends)
+        yield _importing(common["small_weig"], backends)
     if "memory" in wanted:
         yield _memory(folder, backends, common, args.large)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if chosen is None:
         parser().print_help(sys.stderr)
         return EXIT_USAGE
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal of another encoding cannot show every name; it is shown escaped then.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status: int = args.run(args)
         sys.stdout.flush()
