@@ -99,7 +99,7 @@ class Worker:
     Always ends with `finish` or `kill`, whatever happened before.
     """
 
-    def __init__(self, command: Sequence[str], max_line: int = MAX_LINE) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         """Starts the command; raises StartError where it cannot be run."""
         environment = dict(os.environ)
         # Says where a Python adapter was when a signal killed it; nobody else reads it.
@@ -117,7 +117,6 @@ class Worker:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise StartError(reason or str(error)) from None
-        self.max_line = max_line
         self._popen = popen
         self._stdin = cast(IO[bytes], popen.stdin)
         self._stdout = cast(IO[bytes], popen.stdout)
@@ -171,9 +170,9 @@ class Worker:
                 del self._unread[: end + 1]
                 return Reply(line, bytes(self._unread), time.monotonic() - start)
             seconds = time.monotonic() - start
-            if len(self._unread) > self.max_line:
+            if len(self._unread) > MAX_LINE:
                 return Fault(
-                    FaultKind.GARBAGE, f"the answer is longer than {self.max_line} bytes", seconds
+                    FaultKind.GARBAGE, f"the answer is longer than {MAX_LINE} bytes", seconds
                 )
             if self._exited:
                 return self._fault_of_death(seconds)
@@ -194,7 +193,7 @@ class Worker:
         """Closes standard input and gives the adapter ``grace`` seconds to end; else kills it."""
         self._close_stdin()
         deadline = time.monotonic() + grace
-        while not self._exited and len(self._unread) <= self.max_line:
+        while not self._exited and len(self._unread) <= MAX_LINE:
             if not self._pump(deadline - time.monotonic()):
                 break
         return self._reap(killed=not self._exited)
@@ -261,7 +260,7 @@ class Worker:
     def _see_death(self) -> None:
         """The adapter has ended: takes what it left in the pipes, which a child may still hold."""
         self._exited = True
-        while not self._mute and len(self._unread) <= self.max_line and self._read_stdout():
+        while not self._mute and len(self._unread) <= MAX_LINE and self._read_stdout():
             pass
         for _ in range(STDERR_TAIL // 64):  # bounded: that child may still write
             if not self._read_stderr():
@@ -284,6 +283,9 @@ class Worker:
         return bool(chunk)
 
     def _fault_of_death(self, seconds: float) -> Fault:
+        if self._unread and self._status() == 0:
+            text = f"the line has no end (LF): {excerpt(bytes(self._unread))}"
+            return Fault(FaultKind.GARBAGE, text, seconds)
         partial = f" (began: {excerpt(bytes(self._unread))})" if self._unread else ""
         return Fault(FaultKind.CRASH, f"{self._death()} without an answer{partial}", seconds)
 
@@ -296,11 +298,14 @@ class Worker:
         return Fault(FaultKind.HANG, f"no answer within {timeout:g} s{partial}", seconds)
 
     def _death(self) -> str:
-        """What it died of, before it is reaped."""
+        return describe(self._status())
+
+    def _status(self) -> int:
+        """How it ended, before it is reaped: the exit status, or minus the signal's number."""
         info = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
         if info is None or info.si_code == os.CLD_EXITED:
-            return describe(info.si_status if info else 0)
-        return describe(-info.si_status)
+            return info.si_status if info else 0
+        return -info.si_status
 
     def _reap(self, killed: bool) -> Ending:
         """Kills the group, then takes the status: in this order the number is still its own."""

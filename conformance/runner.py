@@ -47,7 +47,7 @@ def run(
     """
     start = time.monotonic()
     sources = Sources.of(manifest)
-    jobs = _shuffled(cases, options.seed)
+    jobs = shuffled(cases, options.seed)
     share_count = 1
     if options.isolation == "case":
         share_count = max(1, options.jobs // max(1, len(adapters)))
@@ -98,7 +98,7 @@ def run(
     )
 
 
-def _shuffled(cases: Sequence[Case], seed: int) -> list[Job]:
+def shuffled(cases: Sequence[Case], seed: int) -> list[Job]:
     """The cases in an order that depends on the seed alone, under numbers that tell nothing."""
     order = list(cases)
     random.Random(seed).shuffle(order)
