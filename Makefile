@@ -55,7 +55,10 @@ tools/node_modules: tools/package-lock.json
 	cd tools && npm ci --silent --no-audit --no-fund
 	touch $@
 
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
 clean:
 	rm -rf $(VENV) .build
 
-.PHONY: run test lint asan spec spec-check clean
+.PHONY: run test lint asan spec spec-check help clean
