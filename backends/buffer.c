@@ -1,25 +1,44 @@
 /* A base class that lets a Python class export a buffer before Python 3.12 (PEP 688).
  *
- * `Exporter` asks its subclass for a memoryview through the method `__buffer__(flags)`, the very name and
- * signature of PEP 688, and hands that view's buffer on. */
+ * `Exporter` asks its subclass for a memoryview through the method `__buffer__(flags)`, the very
+ * name and signature of PEP 688, and gives out the same bytes with itself as their owner. The
+ * memoryview's own buffer must not be handed on: where a cycle of garbage holds a buffer whose
+ * owner is a memoryview, Python's collector may clear that memoryview first, and then dies when the
+ * buffer is released. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+/* The buffer of the memoryview is held in view->internal as long as ours is out. */
 static int exporter_getbuffer(PyObject *self, Py_buffer *view, int flags) {
-    PyObject *source = PyObject_CallMethod(self, "__buffer__", "i", flags);
-    if (source == NULL) {
-        view->obj = NULL;
+    view->obj = NULL;
+    Py_buffer *held = PyMem_Malloc(sizeof *held);
+    if (held == NULL) {
+        PyErr_NoMemory();
         return -1;
     }
-    /* The view now holds `source`, so our own reference can go. */
-    int result = PyObject_GetBuffer(source, view, flags);
-    Py_DECREF(source);
-    return result;
+    PyObject *source = PyObject_CallMethod(self, "__buffer__", "i", flags);
+    const int result = source == NULL ? -1 : PyObject_GetBuffer(source, held, flags);
+    Py_XDECREF(source);
+    if (result < 0) {
+        PyMem_Free(held);
+        return -1;
+    }
+    *view = *held;
+    view->obj = Py_NewRef(self);
+    view->internal = held;
+    return 0;
+}
+
+static void exporter_releasebuffer(PyObject *self, Py_buffer *view) {
+    (void)self;
+    PyBuffer_Release(view->internal);
+    PyMem_Free(view->internal);
 }
 
 static PyType_Slot exporter_slots[] = {
     {Py_tp_doc, "Base of classes that give a memoryview by __buffer__(flags)."},
     {Py_bf_getbuffer, (void *)exporter_getbuffer},
+    {Py_bf_releasebuffer, (void *)exporter_releasebuffer},
     {0, NULL},
 };
 
@@ -32,7 +51,8 @@ static PyType_Spec exporter_spec = {
 
 static int buffer_exec(PyObject *module) {
     PyObject *type = PyType_FromSpec(&exporter_spec);
-    if (type == NULL) return -1;
+    if (type == NULL)
+        return -1;
     int result = PyModule_AddObjectRef(module, "Exporter", type);
     Py_DECREF(type);
     return result;
@@ -49,4 +69,6 @@ static PyModuleDef buffer_module = {
     .m_slots = buffer_slots,
 };
 
-PyMODINIT_FUNC PyInit__buffer(void) { return PyModuleDef_Init(&buffer_module); }
+PyMODINIT_FUNC PyInit__buffer(void) {
+    return PyModuleDef_Init(&buffer_module);
+}

@@ -9,13 +9,13 @@ import shutil
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 
 import pytest
+
 from weig.backends.c.loader import available
 from weig.spec import errors, foreign, layout
 from weig.spec.dtypes import DTYPES
@@ -33,7 +33,7 @@ MAX = 2**53 - 1
 
 
 class Record:
-    """A tensor to build; ``data`` is its offset in the data region, if it has a place of its own."""
+    """A tensor to build; ``data`` is its offset in the data region where the next free is not."""
 
     def __init__(
         self, name: bytes, shape: tuple[int, ...] = (4,), dtype: int = U8, data: int | None = None
@@ -731,6 +731,30 @@ def test_arrays_outlive_the_file(opener: Opener, mode: str, order: str) -> None:
     assert view == first
 
 
+def test_views_may_die_in_a_cycle_of_garbage(opener: Opener, tmp_path: Path) -> None:
+    for _ in range(50):
+        view = opener(build([Record(b"a", (3,))])).buffer()
+        cycle: dict[str, object] = {"view": view, "part": view[3:], "second": memoryview(view)}
+        cycle["self"] = cycle
+        del view, cycle
+        gc.collect()
+    assert not mapped(tmp_path / "file.weig")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nobody_gets_to_write(opener: Opener, mode: str) -> None:
+    """Not even through what a memoryview was made from, where numpy looks."""
+    np = pytest.importorskip("numpy")
+    file = opener(build([Record(b"a", (3,))]), mode)
+    view = file.buffer()
+    with pytest.raises(TypeError):
+        view[0] = 1
+    assert memoryview(view.obj).readonly
+    for array in (file.arrays()["a"], np.frombuffer(view, "u1"), np.ndarray((3,), "u1", view)):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_closed_file_says_so(opener: Opener, mode: str) -> None:
     file = opener(build([Record(b"a")]), mode)
@@ -784,6 +808,7 @@ def test_a_map_that_changes_leads_nowhere(opener: Opener, tmp_path: Path) -> Non
     records = [Record(b"name%d" % (i * 7 % 10), (64,)) for i in range(10)]
     content = build(records)
     generator = random.Random(7)
+    codes: set[str] = set()
     for _ in range(300):
         file = opener(content)
         with (tmp_path / "file.weig").open("r+b") as writer:
@@ -794,8 +819,9 @@ def test_a_map_that_changes_leads_nowhere(opener: Opener, tmp_path: Path) -> Non
             try:
                 use()
             except errors.WeigError as error:
-                assert error.code in ("MODIFIED", "NONZERO_PADDING", "BAD_BOOL")
+                codes.add(error.code)
         assert -1 <= file.index("name3") < 10
+    assert {"MODIFIED"} <= codes <= {"MODIFIED", "NONZERO_PADDING", "BAD_BOOL"}
 
 
 # --- opening ---
@@ -842,6 +868,7 @@ def test_random_damage_never_leads_outside(opener: Opener) -> None:
     generator = random.Random(99)
     base = build([Record(b"b", (3, 2), F32), Record(b"a", (0, 9)), Record(b"c", (8,), BOOL)])
     verdicts = {True: 0, False: 0}
+    codes: set[str] = set()
     for _ in range(3000):
         content = bytearray(base)
         for _ in range(generator.choice((1, 1, 2, 5))):
@@ -850,8 +877,8 @@ def test_random_damage_never_leads_outside(opener: Opener) -> None:
         try:
             records = opener(content).records()
         except errors.WeigError as error:
-            assert error.code in errors.CODES
             verdicts[False] += 1
+            codes.add(error.code)
         else:
             for name, code, shape, offset, size in records:
                 assert is_name(name.encode())
@@ -861,6 +888,8 @@ def test_random_damage_never_leads_outside(opener: Opener) -> None:
                 assert 0 <= offset <= offset + size <= len(content) - 8
             verdicts[True] += 1
     assert min(verdicts.values()) > 100
+    assert codes <= errors.CODES.keys()
+    assert len(codes) > 10
 
 
 # --- the library without Python ---

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from weig.backends._buffer import Exporter
 from weig.backends._c import ffi, lib
 from weig.backends.interface import Mode, Progress, Record
 from weig.spec.dtypes import BY_CODE
@@ -177,10 +178,21 @@ def _split(names: Any) -> list[str]:
     return bytes(ffi.buffer(names)).decode().split("\0")[:-1]
 
 
+class _ReadOnly(Exporter):
+    """A buffer that nobody gets to write to. (ffi.buffer is one that all may write to, and numpy
+    looks through a memoryview at what it was made from.)"""
+
+    def __init__(self, buffer: Any) -> None:
+        self._view = memoryview(buffer).toreadonly()
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        return self._view
+
+
 def _view(memory: Any) -> memoryview:
     """The bytes of a ``weig_memory``, which is released when the last view of them is gone.
 
     The view holds its buffer, the buffer holds the pointer, and the pointer's end is the release.
     """
     data = ffi.gc(lib.weig_memory_data(memory), lambda _: lib.weig_memory_release(memory))
-    return memoryview(ffi.buffer(data, lib.weig_memory_size(memory))).toreadonly()
+    return memoryview(_ReadOnly(ffi.buffer(data, lib.weig_memory_size(memory))))
