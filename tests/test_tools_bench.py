@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,10 @@ def test_large_files_hold_the_same(tmp_path: Path) -> None:
 
 def test_the_page_cache_is_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "x"
+    path.touch()
+    os.truncate(path, 1 << 20)  # a hole that nobody has read has no pages
+    with open(path, "rb") as file:
+        assert bench_files.resident(file.fileno(), 1 << 20) == 0.0
     path.write_bytes(bytes(1 << 20))
     bench_files.warm(path)
     with open(path, "rb") as file:

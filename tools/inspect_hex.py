@@ -63,9 +63,6 @@ def facts(path: str, error: WeigError) -> Iterator[str]:
 
 def _reader(source: Source) -> Read:
     def read(offset: int, size: int) -> bytes:
-        # What lies past the largest offset of the system is past the end of every file.
-        if offset >= source.size:
-            return b""
         try:
             return os.pread(source.fd, min(size, source.size - offset), offset)
         except OSError as error:
