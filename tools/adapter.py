@@ -20,9 +20,9 @@ LANGUAGES = {"pure": "python", "c": "c", "cpp": "c++", "kaitai": "python"}
 PROFILES = ("core", "data", "big-endian", "deep")
 HEX_LIMIT = 4096  # bytes of a tensor that data=hex shows
 MAX_ALIGN = 65536
-# Files of up to 2 GiB are copied whole in a test: past the longest read(2) of Linux, and no slower
-# than need be. Mapping has no such limit.
-MAX_READ = 2**31
+# The largest file that reading loaders copy in a test: past the longest read(2) of Linux, and no
+# slower than need be. Mapping has no such limit.
+MAX_READ = 2**31 - 1
 
 Answer = dict[str, Any]
 
