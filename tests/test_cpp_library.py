@@ -237,6 +237,13 @@ def test_look_up(tmp_path: Path, sort: bool) -> None:
     assert [opened.index(name) for name in absent] == [-1] * len(absent)
 
 
+def test_a_hash_is_not_taken_for_a_name(tmp_path: Path) -> None:
+    """Among a million absent names many have the few bits of the hash that the table keeps."""
+    made = Made([(b"%d" % i, U8, (), b"x") for i in reversed(range(1000))])
+    opened = _cpp.open(put(tmp_path, made.bytes()), "mmap")
+    assert all(opened.index(f"x{i}") == -1 for i in range(1_000_000))
+
+
 @pytest.mark.parametrize("others", [0, 1, 50, 1000])
 def test_duplicates_wherever_they_stand(tmp_path: Path, others: int) -> None:
     names = [b"%d" % i for i in range(others)] + [b"twice\xc2\x9b", b"twice\xc2\x9b"]
@@ -328,6 +335,9 @@ extern "C" ssize_t pread64(int fd, void *to, size_t size, off64_t at) {
     static bool interrupted;
     if (fault == "cut" && truncate(path, 100) != 0)
         std::abort();
+    static int calls;
+    if (fault == "late" && ++calls == 3 && truncate(path, 192) != 0) // when it is being copied
+        std::abort();
     if (fault == "eio")
         return errno = EIO, -1;
     if (fault == "short") {
@@ -391,5 +401,8 @@ def test_the_library_alone(tmp_path: Path, program: Path, mode: str) -> None:
     assert run_program(program, path, mode, "short") == expected
     assert run_program(program, path, mode, "eio") == ["IO"]
     assert run_program(program, path, mode, "cut") == ["TRUNCATED"]
+    if mode == "read":
+        path = put(tmp_path, made.bytes())
+        assert run_program(program, path, mode, "late") == ["TRUNCATED"]
     other = replace(made, order=">" if HOST == "<" else "<")
     assert run_program(program, put(tmp_path, other.bytes()), mode)[2:] == ["UNSUPPORTED"]
