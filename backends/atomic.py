@@ -37,20 +37,22 @@ def replacing(path: str, size: int) -> Iterator[int]:
         folder, name = os.path.split(target)
         # A name of 255 bytes is legal; ours must not become longer.
         temporary = os.path.join(folder, f".{name[:60]}.{secrets.token_hex(8)}.tmp")
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fd = -1
         try:
+            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             if mode is not None:
                 os.fchmod(fd, mode)
             _reserve(fd, size)
             yield fd
             os.fsync(fd)
             os.replace(temporary, target)
-        except BaseException:
+        except BaseException:  # a signal's too, at whatever moment it came
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
         finally:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
         _sync_folder(folder)
     except OSError as error:
         reason = error.strerror or str(error)

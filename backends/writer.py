@@ -88,7 +88,7 @@ def save(
     become aliases. ``order`` names tensors in the order in which they will be read: their bytes
     come first, in that order. ``path`` may be the file that the tensors are mapped from.
 
-    Raises WeigError, before any file is touched, for what no file can hold (WRITE-1), and for what
+    Raises WeigError, leaving ``path`` as it was, for what no file can hold (WRITE-1) and for what
     the operating system refuses; ValueError for a wrong argument.
     """
     if byte_order not in STRUCT_ORDER:
@@ -103,6 +103,8 @@ def save(
             for piece in _pieces(tensors[tensor.label], tensor, byte_order):
                 if len(piece) > plan.offsets[i] + tensor.nbytes - offset:
                     raise _changed(tensor)
+                if tensor.dtype.name == "BOOL":
+                    _check_bool(tensor, piece)
                 write_all(fd, piece, offset)
                 offset += len(piece)
                 done += len(piece)
@@ -271,6 +273,13 @@ def _chunks(value: Any, tensor: _Tensor) -> Iterable[bytes | memoryview]:
         raise _changed(tensor)
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     return (native.reshape(-1).view(np.uint8).data,)
+
+
+def _check_bool(tensor: _Tensor, piece: memoryview) -> None:
+    import numpy as np
+
+    if np.frombuffer(piece, np.uint8).max(initial=0) > 1:
+        raise WeigError("BAD_BOOL", f"{_quoted(tensor.label)} holds an element past 1")
 
 
 def _swapped(piece: memoryview, tensor: _Tensor) -> Iterable[memoryview]:

@@ -186,7 +186,7 @@ def test_modified(path: Path, opened: weig.ModelFile) -> None:
         opened.check_unmodified()
 
 
-def test_a_cut_file_is_modified_and_a_replaced_one_is_not(
+def test_a_replaced_file_is_not_modified(
     path: Path, opened: weig.ModelFile, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"

@@ -49,3 +49,15 @@ def test_every_rule_has_an_accepted_and_a_rejected_case(rule: module.Rule) -> No
     assert any(case.expect == "accept" for case in cases)
     # A rule without codes tells a loader what it must take: no file breaks it.
     assert not rule.codes or any(case.expect == "reject" for case in cases)
+
+
+def test_a_rule_that_no_file_shows_names_the_tests_that_prove_it() -> None:
+    table = tomllib.loads((SPEC / "rules.toml").read_text(encoding="utf-8"))["rules"]
+    for name, rule in table.items():
+        if rule["level"] not in ("loader", "writer"):
+            continue
+        assert rule["tests"], name
+        for test in rule["tests"]:
+            path, function = test.split("::")
+            text = (SPEC.parent / path).read_text(encoding="utf-8")
+            assert f"def {function}(" in text, test

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from children import in_child, limit_address_space
 
 import weig
 from weig.backends import atomic, writer
@@ -185,6 +186,7 @@ def test_saving_over_the_file_that_is_mapped(tmp_path: Path, backend: str) -> No
         ({"a": Source("U8", (2**53, 0), lambda: ())}, "NUMBER_TOO_LARGE"),
         ({"a": Source("U8", (-1,), lambda: ())}, "NUMBER_TOO_LARGE"),
         ({"a": Source("U8", (2**53 - 1,), lambda: ())}, "NUMBER_TOO_LARGE"),
+        ({"a": Source("BOOL", (3,), lambda: (b"\0\1\2",))}, "BAD_BOOL"),
         ({"a": Source("U8", (2,), lambda: (b"x",))}, "BAD_DATA_SIZE"),
         ({"a": Source("U8", (2,), lambda: (b"xx", b"y"))}, "BAD_DATA_SIZE"),
         ({"a": Source("U8", (2**45,), lambda: ())}, "IO"),  # no disk has room for it
@@ -247,18 +249,6 @@ def test_a_name_of_255_bytes(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["n" * 255]
 
 
-def in_child(work: Callable[[], None]) -> int:
-    """Runs ``work`` in a child; gives its wait status."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
-
-
 def test_a_limit_of_the_file_size_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "t.weig"
     path.write_bytes(b"old")
@@ -271,7 +261,7 @@ def test_a_limit_of_the_file_size_leaves_the_old_file(tmp_path: Path) -> None:
         except weig.WeigError as error:
             os._exit(42 if error.code == "IO" else 43)
 
-    assert os.waitstatus_to_exitcode(in_child(work)) == 42
+    assert in_child(work) == 42
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["t.weig"]
 
@@ -294,9 +284,9 @@ def test_a_kill_at_every_step(tmp_path: Path, old: bytes | None) -> None:
         status = in_child(lambda stop=stop, folder=folder: killed_at(stop, folder, values))
         path = folder / "t.weig"
         states.add(path.read_bytes() if path.exists() else None)
-        if os.waitstatus_to_exitcode(status) == 0:
+        if status == 0:
             break
-        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        assert status == -signal.SIGKILL
     else:
         pytest.fail("the save never came to its end")
     assert stop > 20  # 5 tensors, head and sentinel, before and after each
@@ -329,9 +319,7 @@ def test_memory_does_not_grow_with_the_model(tmp_path: Path) -> None:
     """200 tensors of 4 MiB, each made when its turn comes, under a limit that holds only a few."""
 
     def work() -> None:
-        limit = 64 << 20
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + limit, size + limit))
+        limit_address_space(64 << 20)
         source = Source("U8", (4 << 20,), lambda: (bytes(4 << 20),))
         weig.save(tmp_path / "t.weig", {f"t{i:03}": source for i in range(200)})
 
