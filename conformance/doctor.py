@@ -143,7 +143,7 @@ def _exchange(worker: Worker, step: str, request: bytes, ident: str, timeout: fl
     try:
         answer: Answer = parse_answer(reply.line, ident)
     except ProtocolError as error:
-        return Finding(step, str(error), of_line(reply.line))
+        return Finding(step, str(error), (*of_line(reply.line), *_late(reply.line, ident)))
     if b"juggle" in request:
         right = isinstance(answer, Unsupported)
     else:
@@ -158,6 +158,12 @@ def _exchange(worker: Worker, step: str, request: bytes, ident: str, timeout: fl
             'A verb that you do not know: {"id": <its second field>, "status": "unsupported"}.',
         ),
     )
+
+
+def _late(line: bytes, ident: str) -> tuple[str, ...]:
+    """A hint where a line answers the request before ``ident``."""
+    before = f'"{int(ident) - 1:04d}"'.encode()
+    return ("That answers an earlier request. Print each answer once.",) if before in line else ()
 
 
 def _alone(command: Sequence[str], room: Path, timeout: float) -> Finding:

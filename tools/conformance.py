@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import secrets
+import shlex
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from weig.conformance import doctor, known, manifest, report_junit, report_text, results, runner
-from weig.conformance.manifest import Manifest
+from weig.conformance import doctor, known, report_junit, report_text, results, runner
 from weig.conformance.outcome import Bucket, Result, SuiteError, bucket
-from weig.conformance.runner import Adapter, Options
-from weig.conformance.selection import Selection, choose
+from weig.conformance.runner import Options
+from weig.tools import conformance_options as options
+from weig.tools.conformance_options import UsageError
 
 EXIT_CONFORMS, EXIT_FAILS, EXIT_USAGE, EXIT_NOT_STARTED, EXIT_SUITE = range(5)
-MODES = ("mmap", "read")
-
-EPILOG = """\
-exit status:
-  0  conforms
-  1  does not, or a known failure is not what it was
-  2  bad usage, or no case is selected
-  3  an adapter did not start
-  4  a fault of the suite itself
-
-An adapter is a program that answers lines of text with lines of JSON: conformance/PROTOCOL.md.
-"""
-
-
-class UsageError(Exception):
-    """The command line asks for something that there is not (exit status 2)."""
 
 
 def add_parser(commands: Any) -> None:
@@ -42,15 +24,15 @@ def add_parser(commands: Any) -> None:
         "conformance",
         help="run the conformance suite over a loader, in any language",
         description="Runs the conformance suite over any loader, in any language.",
-        epilog=EPILOG,
+        epilog=options.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-    _add_run(actions)
-    _add_list(actions)
-    _add_doctor(actions)
-    _add_compare(actions)
+    options.add_run(actions, _run)
+    options.add_list(actions, _list)
+    options.add_doctor(actions, _doctor)
+    options.add_compare(actions, _compare)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,153 +55,11 @@ def _say(message: str, status: int) -> int:
     return status
 
 
-def _add_run(actions: Any) -> None:
-    parser = actions.add_parser(
-        "run",
-        help="run cases over adapters",
-        description="Runs the cases over the adapter COMMAND, or over all bundled loaders.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_backend(parser)
-    _add_selection(parser)
-    parser.add_argument(
-        "--isolation",
-        choices=("auto", "case"),
-        default="auto",
-        help="auto: one process for many cases, failures again alone; case: a process each",
-    )
-    parser.add_argument(
-        "--jobs",
-        "-j",
-        type=_count,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="adapters at the same time (%(default)s)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=10.0,
-        metavar="S",
-        help="seconds for one case (%(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="the order of the cases (default: another one each time)",
-    )
-    parser.add_argument("--via", choices=MODES, help="ask the adapter to map or to read")
-    parser.add_argument(
-        "--memory",
-        type=_count,
-        default=64,
-        metavar="MIB",
-        help="limit over the base line, for cases that measure (%(default)s)",
-    )
-    parser.add_argument("--strict-codes", action="store_true", help="a wrong code is a failure")
-    parser.add_argument("--known", type=Path, metavar="FILE", help="a list of known failures")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="write results.jsonl")
-    parser.add_argument("--json", action="store_true", help="print results.jsonl, not the report")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line for every result")
-    _add_command(parser, "*")
-    parser.set_defaults(act=_run)
-
-
-def _add_list(actions: Any) -> None:
-    parser = actions.add_parser("list", help="print the cases")
-    _add_selection(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.set_defaults(act=_list)
-
-
-def _add_doctor(actions: Any) -> None:
-    parser = actions.add_parser(
-        "doctor", help="examine a new adapter step by step, with hints for what is wrong"
-    )
-    _add_backend(parser)
-    parser.add_argument("--manifest", type=Path, metavar="PATH", help="cases to try at the end")
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=5.0,
-        metavar="S",
-        help="seconds for one answer (%(default)s)",
-    )
-    _add_command(parser, "*")
-    parser.set_defaults(act=_doctor)
-
-
-def _add_compare(actions: Any) -> None:
-    parser = actions.add_parser("compare", help="what changed between two results.jsonl")
-    parser.add_argument("old", type=Path, metavar="A")
-    parser.add_argument("new", type=Path, metavar="B")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.set_defaults(act=_compare)
-
-
-def _add_backend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--backend",
-        action="append",
-        default=[],
-        metavar="NAME[/MODE]",
-        help="a bundled loader, as c or c/mmap; again for more",
-    )
-
-
-def _add_selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--manifest",
-        type=Path,
-        metavar="PATH",
-        help="a manifest, or its directory (default: the bundled suite)",
-    )
-    for flags, dest, text in (
-        (("-k", "--case"), "cases", "case ids"),
-        (("--chapter",), "chapters", "chapters"),
-        (("--rule",), "rules", "rule ids"),
-        (("--tag",), "tags", "tags"),
-    ):
-        parser.add_argument(
-            *flags,
-            dest=dest,
-            action="append",
-            default=[],
-            metavar="GLOB",
-            help=f"only these {text}; again for more",
-        )
-
-
-def _add_command(parser: argparse.ArgumentParser, nargs: str) -> None:
-    parser.add_argument(
-        "adapter_command", nargs=nargs, metavar="-- COMMAND", help="the adapter, after two dashes"
-    )
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1e6:
-        raise ValueError(text)
-    return value
-
-
 def _run(args: argparse.Namespace) -> int:
-    suite = _manifest(args.manifest)
-    cases = choose(suite.cases, _selection(args))
-    if not cases:
-        raise UsageError("no case is selected")
+    suite = options.manifest_of(args)
+    cases = options.selected(args, suite)
     entries = known.read(args.known) if args.known else ()
-    options = Options(
+    how = Options(
         isolation=args.isolation,
         jobs=args.jobs,
         timeout=args.timeout,
@@ -228,9 +68,9 @@ def _run(args: argparse.Namespace) -> int:
         via=args.via,
         memory=args.memory << 20,
     )
-    adapters = _adapters(args)
-    with _Bar(len(cases) * len(adapters), options.strict_codes) as bar:
-        done = runner.run(suite, cases, adapters, options, bar)
+    adapters = options.adapters(args)
+    with _Bar(len(cases) * len(adapters), how.strict_codes) as bar:
+        done = runner.run(suite, cases, adapters, how, bar)
     applied = known.apply(entries, done.results, [case.ident for case in suite.cases])
     found = results.of_run(done, applied.results, applied.problems)
     if args.results:
@@ -248,10 +88,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    suite = _manifest(args.manifest)
-    cases = choose(suite.cases, _selection(args))
-    if not cases:
-        raise UsageError("no case is selected")
+    suite = options.manifest_of(args)
+    cases = options.selected(args, suite)
     for case in cases:
         if args.json:
             item = {
@@ -272,7 +110,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    adapters = _adapters(args)
+    adapters = options.adapters(args)
     if len(adapters) != 1:
         raise UsageError("the doctor examines one adapter: -- COMMAND, or --backend NAME/MODE")
     adapter = adapters[0]
@@ -284,13 +122,13 @@ def _doctor(args: argparse.Namespace) -> int:
     if hello is None or not sound:
         print("\nMend that, then ask the doctor again.")
         return EXIT_FAILS if hello else EXIT_NOT_STARTED
-    suite = _manifest(args.manifest)
+    suite = options.manifest_of(args)
     cases = doctor.handful(suite.cases, hello)
-    options = Options(isolation="case", timeout=args.timeout)
-    done = runner.run(suite, cases, [adapter], options)
+    how = Options(isolation="case", timeout=args.timeout)
+    done = runner.run(suite, cases, [adapter], how)
     for finding in doctor.of_results(done.results, cases):
         sound &= _show(finding)
-    again = " ".join(["weig conformance run", *adapter.again])
+    again = shlex.join(["weig", "conformance", "run", *adapter.again])
     print(f"\n{'Sound. Next' if sound else 'It speaks well. For all cases'}: {again}")
     return EXIT_CONFORMS if sound else EXIT_FAILS
 
@@ -315,62 +153,6 @@ def _compare(args: argparse.Namespace) -> int:
                 print(f"{name:<8} {item}")
         print(", ".join(f"{len(items)} {name}" for name, items in table.items()))
     return EXIT_FAILS if changes.broken else EXIT_CONFORMS
-
-
-def _selection(args: argparse.Namespace) -> Selection:
-    return Selection(
-        *(tuple(globs) for globs in (args.cases, args.chapters, args.rules, args.tags))
-    )
-
-
-def _manifest(path: Path | None) -> Manifest:
-    """The named manifest, or the one of the bundled suite."""
-    if path is None:
-        import weig.fixtures
-
-        path = Path(weig.fixtures.__file__).parent / "corpus" / "manifest.json"
-    return manifest.read(path)
-
-
-def _adapters(args: argparse.Namespace) -> Sequence[Adapter]:
-    """The adapter of the command line, or the bundled ones that were named: all where none was."""
-    extra = ("--manifest", str(args.manifest)) if args.manifest else ()
-    if args.adapter_command:
-        if args.backend:
-            raise UsageError("either --backend or -- COMMAND")
-        command = tuple(args.adapter_command)
-        return [Adapter(_label(command), command, (*extra, "--", *command))]
-    return [
-        Adapter(
-            f"{name}/{mode}",
-            (sys.executable, "-m", "weig.tools.cli", "adapter", "--backend", name, "--mode", mode),
-            (*extra, "--backend", f"{name}/{mode}"),
-        )
-        for name, mode in _bundled(args.backend)
-    ]
-
-
-def _label(command: Sequence[str]) -> str:
-    """A short name for a command: of the script that an interpreter runs, or of the program."""
-    script = next((word for word in command[1:] if Path(word).is_file()), command[0])
-    return Path(script).name
-
-
-def _bundled(wanted: Sequence[str]) -> list[tuple[str, str]]:
-    """(backend, mode) of the bundled adapters; raises UsageError for one that is not there."""
-    from weig.backends import available
-
-    built = available()
-    pairs = [(name, mode) for name in built for mode in MODES]
-    if not wanted:
-        return pairs
-    chosen = []
-    for word in wanted:
-        found = [pair for pair in pairs if word in (pair[0], "/".join(pair))]
-        if not found:
-            raise UsageError(f"no bundled loader {word!r}; built are {', '.join(built)}")
-        chosen += found
-    return list(dict.fromkeys(chosen))
 
 
 class _Bar:
