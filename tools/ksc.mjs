@@ -17,7 +17,20 @@ const OUTPUTS = [
   ["python", "python", false, "#"],
   ["python_debug", "python", true, "#"],
   ["javascript", "javascript", false, "//"],
+  ["java", "java", false, "//"],
+  ["go", "go", false, "//"],
 ];
+
+// The npm build of the compiler cannot be told the name of a Go package and writes none, so that its
+// output is no Go: the line goes before the imports.
+function finish(target, text) {
+  if (target !== "go") return text;
+  const parts = text.split("\nimport (\n");
+  if (parts.length !== 2 || /^package /m.test(text)) {
+    throw new Error("the compiler's Go output looks different: see finish() in tools/ksc.mjs");
+  }
+  return parts.join("\npackage weig\n\nimport (\n");
+}
 
 // What the compiler knows of a check is its path; this table gives it the rule and the field.
 function checks(type, at, inherited) {
@@ -44,7 +57,7 @@ async function generate() {
   for (const [folder, target, debug, comment] of OUTPUTS) {
     const made = await ksc.compile(target, spec, null, debug);
     for (const [name, text] of Object.entries(made)) {
-      const tidy = text.replace(/[ \t]+$/gm, "").replace(/\n*$/, "\n");
+      const tidy = finish(target, text).replace(/[ \t]+$/gm, "").replace(/\n*$/, "\n");
       files.set(path.join(folder, name), `${comment} ${NOTE}\n${tidy}`);
     }
   }
