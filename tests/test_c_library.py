@@ -331,6 +331,14 @@ def test_a_broken_rule_is_told(
     assert error.message.isprintable()
 
 
+def test_the_data_region_does_not_reach_into_the_sentinel(opener: Opener) -> None:
+    content = build(BASE, room=56)
+    assert len(content) % 64 == 0
+    struct.pack_into("<Q", content, 24, len(content))
+    error = refusal(opener, content)
+    assert (error.code, error.rule) == ("BAD_DATA_REGION", "REGION-2")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_cut_is_refused(opener: Opener, mode: str) -> None:
     content = build(BASE)
@@ -389,6 +397,21 @@ def test_names_are_strict_utf8_without_control_bytes(opener: Opener) -> None:
             refused += 1
     assert accepted > 500
     assert refused > 1000
+
+
+@pytest.mark.parametrize(
+    ("raw", "rule"),
+    [
+        (b"", "NAME-3"),
+        (b"n" * 1024, "NAME-3"),
+        (b"abc\xff", "NAME-4"),
+        (b"abc\x1f", "NAME-5"),
+        (b"abc\x7f", "NAME-5"),
+    ],
+)
+def test_a_refused_name_tells_its_rule(opener: Opener, raw: bytes, rule: str) -> None:
+    error = refusal(opener, build([Record(raw)]))
+    assert (error.code, error.rule, error.field) == ("BAD_NAME", rule, "meta[0].name_offset")
 
 
 @pytest.mark.parametrize("tail", [b"", b"n" * 7, b"\xf0\x9f\x8f\x8b", b"\xf0\x9f\x8f", b"\xc3"])
