@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import argparse
 import json
-import secrets
-import shlex
-import sys
-import time
 from typing import Any
 
-from weig.conformance import doctor, known, report_junit, report_text, results, runner
-from weig.conformance.outcome import Bucket, Result, SuiteError, bucket
+from weig.conformance import doctor, known, results, runner
+from weig.conformance.outcome import SuiteError
 from weig.conformance.runner import Options
-from weig.tools import conformance_options as options
-from weig.tools.conformance_options import UsageError
-
-EXIT_CONFORMS, EXIT_FAILS, EXIT_USAGE, EXIT_NOT_STARTED, EXIT_SUITE = range(5)
+from weig.tools import conformance_adapters, conformance_init
+from weig.tools.conformance_arguments import (
+    add_manifest,
+    add_selection,
+    seconds,
+    selected,
+    suite,
+)
+from weig.tools.conformance_exit import (
+    EPILOG,
+    EXIT_CONFORMS,
+    EXIT_FAILS,
+    EXIT_NOT_STARTED,
+    EXIT_SUITE,
+    EXIT_USAGE,
+    UsageError,
+    say,
+)
+from weig.tools.conformance_report import add_compare, add_report
+from weig.tools.conformance_run import add_run
 
 
 def add_parser(commands: Any) -> None:
@@ -24,15 +36,18 @@ def add_parser(commands: Any) -> None:
         "conformance",
         help="run the conformance suite over a loader, in any language",
         description="Runs the conformance suite over any loader, in any language.",
-        epilog=options.EPILOG,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-    options.add_run(actions, _run)
-    options.add_list(actions, _list)
-    options.add_doctor(actions, _doctor)
-    options.add_compare(actions, _compare)
+    add_run(actions)
+    _add_list(actions)
+    _add_doctor(actions)
+    conformance_init.add_init(actions)
+    conformance_adapters.add_list(actions)
+    add_compare(actions)
+    add_report(actions)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,56 +56,24 @@ def run(args: argparse.Namespace) -> int:
         status: int = args.act(args)
         return status
     except (UsageError, known.KnownError, results.ResultsError) as error:
-        return _say(str(error), EXIT_USAGE)
+        return say(str(error), EXIT_USAGE)
     except SuiteError as error:
-        return _say(str(error), EXIT_SUITE)
+        return say(str(error), EXIT_SUITE)
     except BrokenPipeError:
         raise
     except OSError as error:
-        return _say(f"{error.filename or 'the suite'}: {error.strerror}", EXIT_SUITE)
+        return say(f"{error.filename or 'the suite'}: {error.strerror}", EXIT_SUITE)
 
 
-def _say(message: str, status: int) -> int:
-    print(f"weig: error: {message}", file=sys.stderr)
-    return status
-
-
-def _run(args: argparse.Namespace) -> int:
-    suite = options.manifest_of(args)
-    cases = options.selected(args, suite)
-    entries = known.read(args.known) if args.known else ()
-    how = Options(
-        isolation=args.isolation,
-        jobs=args.jobs,
-        timeout=args.timeout,
-        seed=secrets.randbits(32) if args.seed is None else args.seed,
-        strict_codes=args.strict_codes,
-        via=args.via,
-        memory=args.memory << 20,
-    )
-    adapters = options.adapters(args)
-    with _Bar(len(cases) * len(adapters), how.strict_codes) as bar:
-        done = runner.run(suite, cases, adapters, how, bar)
-    applied = known.apply(entries, done.results, [case.ident for case in suite.cases])
-    found = results.of_run(done, applied.results, applied.problems)
-    if args.results:
-        results.write(found, args.results)
-    if args.junit:
-        report_junit.write(found, suite, args.junit)
-    if args.json:
-        for line in results.lines(found):
-            print(line)
-    else:
-        print(report_text.report(found, suite, args.verbose), end="")
-    if any(adapter.problem for adapter in found.adapters):
-        return EXIT_NOT_STARTED
-    return EXIT_CONFORMS if results.conforms(found) else EXIT_FAILS
+def _add_list(actions: Any) -> None:
+    parser = actions.add_parser("list", help="print the cases")
+    add_selection(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.set_defaults(act=_list)
 
 
 def _list(args: argparse.Namespace) -> int:
-    suite = options.manifest_of(args)
-    cases = options.selected(args, suite)
-    for case in cases:
+    for case in selected(args, suite(args.manifest)):
         if args.json:
             item = {
                 "id": case.ident,
@@ -109,11 +92,29 @@ def _list(args: argparse.Namespace) -> int:
     return EXIT_CONFORMS
 
 
+def _add_doctor(actions: Any) -> None:
+    parser = actions.add_parser(
+        "doctor", help="examine a new adapter step by step, with hints for what is wrong"
+    )
+    conformance_adapters.add_options(parser)
+    add_manifest(parser, "cases to try at the end")
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=5.0,
+        metavar="S",
+        help="seconds for one answer (%(default)s)",
+    )
+    parser.set_defaults(act=_doctor)
+
+
 def _doctor(args: argparse.Namespace) -> int:
-    adapters = options.adapters(args)
-    if len(adapters) != 1:
+    chosen = conformance_adapters.choose(args, require_all=True)
+    if len(chosen.adapters) + len(chosen.failed) != 1:
         raise UsageError("the doctor examines one adapter: -- COMMAND, or --backend NAME/MODE")
-    adapter = adapters[0]
+    if chosen.failed:  # it was said why
+        return EXIT_NOT_STARTED
+    adapter = chosen.adapters[0]
     hello = None
     sound = True
     for finding in doctor.examine(adapter.command, args.timeout):
@@ -122,13 +123,13 @@ def _doctor(args: argparse.Namespace) -> int:
     if hello is None or not sound:
         print("\nMend that, then ask the doctor again.")
         return EXIT_FAILS if hello else EXIT_NOT_STARTED
-    suite = options.manifest_of(args)
-    cases = doctor.handful(suite.cases, hello)
-    how = Options(isolation="case", timeout=args.timeout)
-    done = runner.run(suite, cases, [adapter], how)
+    whole = suite(args.manifest)
+    cases = doctor.handful(whole.cases, hello)
+    options = Options(isolation="case", timeout=args.timeout)
+    done = runner.run(whole, cases, [adapter], options)
     for finding in doctor.of_results(done.results, cases):
         sound &= _show(finding)
-    again = shlex.join(["weig", "conformance", "run", *adapter.again])
+    again = " ".join(["weig conformance run", *adapter.again])
     print(f"\n{'Sound. Next' if sound else 'It speaks well. For all cases'}: {again}")
     return EXIT_CONFORMS if sound else EXIT_FAILS
 
@@ -140,47 +141,3 @@ def _show(finding: doctor.Finding) -> bool:
         for hint in finding.hints:
             print(f"       - {hint}")
     return not finding.problem
-
-
-def _compare(args: argparse.Namespace) -> int:
-    changes = results.compare(results.read(args.old), results.read(args.new))
-    table = {name: getattr(changes, name) for name in ("fixed", "broken", "changed", "new", "gone")}
-    if args.json:
-        print(json.dumps(table))
-    else:
-        for name, items in table.items():
-            for item in items:
-                print(f"{name:<8} {item}")
-        print(", ".join(f"{len(items)} {name}" for name, items in table.items()))
-    return EXIT_FAILS if changes.broken else EXIT_CONFORMS
-
-
-class _Bar:
-    """``123/4800  2 failed`` on one line of standard error, where that is a terminal."""
-
-    INTERVAL = 0.1  # seconds between two drawings
-
-    def __init__(self, total: int, strict_codes: bool) -> None:
-        self._total, self._strict = total, strict_codes
-        self._done = self._failed = 0
-        self._next = 0.0
-        self._shown = sys.stderr.isatty()
-
-    def __call__(self, result: Result) -> None:
-        self._done += 1
-        self._failed += bucket(result.outcome, self._strict) is Bucket.FAILED
-        if self._shown and time.monotonic() >= self._next:
-            self._next = time.monotonic() + self.INTERVAL
-            self._draw(f"{self._done}/{self._total}  {self._failed} failed")
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            self._draw("")
-            sys.stderr.write("\r")
-
-    def _draw(self, text: str) -> None:
-        sys.stderr.write(f"\r{text:<40}")
-        sys.stderr.flush()
