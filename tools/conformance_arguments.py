@@ -1,0 +1,68 @@
+"""Arguments that several actions of ``weig conformance`` share: which cases, of which suite."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from weig.conformance import manifest
+from weig.conformance.manifest import Case, Manifest
+from weig.conformance.selection import Selection, choose
+from weig.tools.conformance_exit import UsageError
+
+__all__ = ["add_manifest", "add_selection", "count", "seconds", "selected", "suite"]
+
+
+def add_manifest(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--manifest", type=Path, metavar="PATH", help=text)
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    add_manifest(parser, "a manifest, or its directory (default: the bundled suite)")
+    for flags, dest, text in (
+        (("-k", "--case"), "cases", "case ids"),
+        (("--chapter",), "chapters", "chapters"),
+        (("--rule",), "rules", "rule ids"),
+        (("--tag",), "tags", "tags"),
+    ):
+        parser.add_argument(
+            *flags,
+            dest=dest,
+            action="append",
+            default=[],
+            metavar="GLOB",
+            help=f"only these {text}; again for more",
+        )
+
+
+def selected(args: argparse.Namespace, whole: Manifest) -> Sequence[Case]:
+    """The cases of a suite that the command line names; raises UsageError where that is none."""
+    globs = (tuple(globs) for globs in (args.cases, args.chapters, args.rules, args.tags))
+    cases = choose(whole.cases, Selection(*globs))
+    if not cases:
+        raise UsageError("no case is selected")
+    return cases
+
+
+def suite(path: Path | None) -> Manifest:
+    """The named manifest, or the one of the bundled suite."""
+    if path is None:
+        import weig.fixtures
+
+        path = Path(weig.fixtures.__file__).parent / "corpus" / "manifest.json"
+    return manifest.read(path)
+
+
+def count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise ValueError(text)
+    return value
