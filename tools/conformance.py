@@ -111,7 +111,7 @@ def _add_doctor(actions: Any) -> None:
 def _doctor(args: argparse.Namespace) -> int:
     chosen = conformance_adapters.choose(args, require_all=True)
     if len(chosen.adapters) + len(chosen.failed) != 1:
-        raise UsageError("the doctor examines one adapter: -- COMMAND, --backend NAME/MODE or --adapters NAME")
+        raise UsageError("the doctor examines one adapter: -- COMMAND, --backend or --adapters NAME")
     if chosen.failed:  # it was said why
         return EXIT_NOT_STARTED
     adapter = chosen.adapters[0]
