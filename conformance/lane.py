@@ -51,7 +51,11 @@ _WRONG = frozenset({Outcome.WRONG_VERDICT, Outcome.WRONG_CONTENT, Outcome.INTERN
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. ``timeout`` is in seconds a case, ``memory`` in bytes over the base line."""
+    """How to run. ``timeout`` is in seconds a case, ``memory`` in bytes over the base line.
+
+    After so many ``hangs``, or so many ``faults`` (crashes, hangs, garbage), of one adapter the
+    rest is not run; so many of its wrong answers (``repeats``) are repeated alone.
+    """
 
     isolation: str = "auto"
     jobs: int = 1
@@ -60,6 +64,9 @@ class Options:
     strict_codes: bool = False
     via: str | None = None
     memory: int = 64 << 20
+    repeats: int = MAX_REPEATS
+    hangs: int = MAX_HANGS
+    faults: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +79,11 @@ class Job:
 
 @dataclass
 class Budget:
-    """What is left, for one adapter, of the repeats and hangs that a run can afford."""
+    """What is left, for one adapter, of the repeats, hangs and faults that a run can afford."""
 
-    repeats: int = MAX_REPEATS
-    hangs: int = MAX_HANGS
+    repeats: int
+    hangs: int
+    faults: int | None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def repeat(self) -> bool:
@@ -84,10 +92,17 @@ class Budget:
             self.repeats -= 1
             return self.repeats >= 0
 
-    def hang(self) -> None:
-        """Counts one hang."""
+    def count(self, outcome: Outcome) -> None:
+        """Counts one result."""
         with self.lock:
-            self.hangs -= 1
+            self.hangs -= outcome is Outcome.HANG
+            if self.faults is not None:
+                self.faults -= outcome in _FAULTS.values()
+
+    @property
+    def spent(self) -> bool:
+        """Whether no further case is worth its time."""
+        return self.hangs <= 0 or (self.faults is not None and self.faults <= 0)
 
 
 @dataclass
@@ -127,8 +142,8 @@ class Lane:
         missing = unclaimed(job.case, self.hello)
         if missing is not None:
             return self._result(job, Outcome.NOT_CLAIMED, missing)
-        if self.budget.hangs <= 0:
-            return self._result(job, Outcome.NOT_RUN, f"gave up after {MAX_HANGS} hangs")
+        if self.budget.spent:
+            return self._result(job, Outcome.NOT_RUN, "gave up after so many faults")
         try:
             alone = self.options.isolation == "case" or "memory" in job.case.tags
             result = self._alone(job) if alone else self._shared(job)
@@ -137,8 +152,7 @@ class Lane:
                 result = self._repeat(job, result, alone)
         except NotStageableError as error:
             return self._result(job, Outcome.NOT_RUN, str(error))
-        if result.outcome is Outcome.HANG:
-            self.budget.hang()
+        self.budget.count(result.outcome)
         return result
 
     def _repeat(self, job: Job, first: Result, alone: bool) -> Result:

@@ -63,7 +63,7 @@ def run(
         hello = started.hello
         if hello is None:
             return started, []
-        budget = Budget()
+        budget = Budget(options.repeats, options.hangs, options.faults)
         shares = [jobs[i::share_count] for i in range(share_count)]
         with ThreadPoolExecutor(share_count) as shared:
             parts = [

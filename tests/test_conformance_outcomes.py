@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import toy_suite
 
-from weig.conformance import lane, process, runner
+from weig.conformance import process, runner
 from weig.conformance.manifest import Manifest
 from weig.conformance.outcome import Outcome, Result
 
@@ -95,12 +95,14 @@ def test_silence(suite: Manifest, behaviour: str, outcome: str, detail: str) -> 
     assert re.search(detail, found["bad-1"].detail)
 
 
-def test_hangs_are_given_up(suite: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "MAX_HANGS", 1)
-    monkeypatch.setattr(lane.Budget, "__init__", lambda self: setattr(self, "hangs", 1))
-    monkeypatch.setattr(lane.Budget, "hang", lambda self: setattr(self, "hangs", 0))
-    found = toy_suite.run(suite, "hang", ("bad-1", "bad-2"), timeout=0.3)
+def test_hangs_are_given_up(suite: Manifest) -> None:
+    found = toy_suite.run(suite, "hang", ("bad-1", "bad-2"), timeout=0.3, hangs=1)
     assert sorted(outcomes(found).values()) == ["hang", "not-run"]
+
+
+def test_faults_are_given_up_where_that_is_asked_for(suite: Manifest) -> None:
+    found = toy_suite.run(suite, "exit1", ("bad-1", "bad-2"), faults=1)
+    assert sorted(outcomes(found).values()) == ["crash", "not-run"]
 
 
 def test_an_endless_line_is_cut(suite: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
