@@ -29,6 +29,7 @@ from weig.tools.conformance_exit import (
 )
 from weig.tools.conformance_report import add_compare, add_report
 from weig.tools.conformance_run import add_run
+from weig.tools.conformance_strength import add_strength
 
 
 def add_parser(commands: Any) -> None:
@@ -48,6 +49,7 @@ def add_parser(commands: Any) -> None:
     conformance_adapters.add_list(actions)
     add_compare(actions)
     add_report(actions)
+    add_strength(actions)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,7 +113,7 @@ def _add_doctor(actions: Any) -> None:
 def _doctor(args: argparse.Namespace) -> int:
     chosen = conformance_adapters.choose(args, require_all=True)
     if len(chosen.adapters) + len(chosen.failed) != 1:
-        raise UsageError("the doctor examines one adapter: -- COMMAND, --backend or --adapters NAME")
+        raise UsageError("the doctor examines one adapter: -- COMMAND, or --backend NAME/MODE")
     if chosen.failed:  # it was said why
         return EXIT_NOT_STARTED
     adapter = chosen.adapters[0]

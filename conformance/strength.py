@@ -1,0 +1,146 @@
+"""How strong the suite is: which deliberately wrong loaders its cases catch, and for what reason.
+
+The wrong loaders (*vices*) are small changes to one right loader, declared in `vices/vices.toml`.
+A vice survives where no case fails for the reason it should. The right loader, as the vice "none",
+runs beside them and must pass everything.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from weig.conformance import runner
+from weig.conformance.manifest import Manifest
+from weig.conformance.outcome import Bucket, Outcome, Result, bucket
+from weig.conformance.runner import Adapter, Options
+
+__all__ = ["NONE", "Kill", "Vice", "measure", "options", "read", "selected"]
+
+FOLDER = Path(__file__).with_name("vices")
+NOT_STARTED = "not-started"  # the outcome of a vice whose adapter does not even say hello
+TIMEOUT = 2.0  # seconds a case
+REPEATS = 3  # enough to tell what is wrong alone from what is wrong after other cases
+FAULTS = 5  # after so many the rest of the cases is not run: each costs two processes
+
+
+@dataclass(frozen=True, slots=True)
+class Vice:
+    """One wrong loader.
+
+    ``rules`` are those that it breaks; where there are any, a case that catches it must be about
+    one of them. ``outcomes`` are those by which it must be caught.
+    """
+
+    ident: str
+    what: str
+    kind: str
+    rules: tuple[str, ...] = ()
+    outcomes: frozenset[str] = frozenset()
+
+
+NONE = Vice("none", "nothing: the right loader", "none")
+
+_FAILED = frozenset(str(one) for one in Outcome if bucket(one) is Bucket.FAILED) | {NOT_STARTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """What became of one vice.
+
+    ``cases`` are those that caught it in the way and for the reason it should be caught, in the
+    order of the manifest; ``outcomes`` is what came of them. ``others`` are further cases that
+    failed.
+    """
+
+    vice: Vice
+    cases: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def survived(self) -> bool:
+        """Whether the suite is too weak: for the right loader, whether it is wrong."""
+        if self.vice is NONE:
+            return bool(self.cases or self.others)
+        return not self.cases
+
+
+def read() -> tuple[Vice, ...]:
+    """All vices, in the order of their table."""
+    table = tomllib.loads((FOLDER / "vices.toml").read_text("utf-8"))
+    return tuple(
+        Vice(
+            item["id"],
+            item["what"],
+            item["kind"],
+            tuple(item["rules"]),
+            frozenset(item.get("outcome", _FAILED)),
+        )
+        for item in table["vice"]
+    )
+
+
+def selected(vices: Sequence[Vice], globs: Sequence[str]) -> list[Vice]:
+    """The vices that match one of the globs; all where there is none."""
+    return [
+        vice
+        for vice in vices
+        if not globs or any(fnmatchcase(vice.ident, glob) for glob in globs)
+    ]
+
+
+def options(jobs: int, seed: int) -> Options:
+    """How the suite is run over vices: quick to give up."""
+    return Options(
+        jobs=jobs, seed=seed, timeout=TIMEOUT, repeats=REPEATS, hangs=1, faults=FAULTS
+    )
+
+
+def measure(
+    manifest: Manifest,
+    vices: Sequence[Vice],
+    how: Options,
+    progress: Callable[[Result], None] = lambda result: None,
+) -> tuple[Kill, ...]:
+    """Runs every case over the right loader and these vices; raises SuiteError."""
+    everybody = (NONE, *vices)
+    adapters = [Adapter(vice.ident, command(vice), ()) for vice in everybody]
+    done = runner.run(manifest, manifest.cases, adapters, how, progress)
+    by_vice: dict[str, list[Result]] = {vice.ident: [] for vice in everybody}
+    for result in done.results:
+        by_vice[result.adapter].append(result)
+    rules = {case.ident: frozenset(case.rules) for case in manifest.cases}
+    return tuple(
+        _not_started(vice) if started.hello is None else _kill(vice, by_vice[vice.ident], rules)
+        for vice, started in zip(everybody, done.started, strict=True)
+    )
+
+
+def command(vice: Vice) -> tuple[str, ...]:
+    """The command line of a vice's adapter. (Isolated and without site it starts faster.)"""
+    return (sys.executable, "-I", "-S", str(FOLDER / "adapter.py"), vice.ident)
+
+
+def _not_started(vice: Vice) -> Kill:
+    caught = NOT_STARTED in vice.outcomes
+    return Kill(vice, ("hello",) if caught else (), (NOT_STARTED,), () if caught else ("hello",))
+
+
+def _kill(vice: Vice, results: Iterable[Result], rules: dict[str, frozenset[str]]) -> Kill:
+    caught, others = [], []
+    for result in results:
+        if bucket(result.outcome, strict_codes=True) is not Bucket.FAILED:
+            continue
+        about = not vice.rules or rules[result.case] & set(vice.rules)
+        (caught if about and result.outcome in vice.outcomes else others).append(result)
+    return Kill(
+        vice,
+        tuple(result.case for result in caught),
+        tuple(dict.fromkeys(str(result.outcome) for result in caught)),
+        tuple(result.case for result in others),
+    )
