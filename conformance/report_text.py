@@ -12,7 +12,7 @@ from weig.conformance.results import Results, counts
 from weig.conformance.staging import Sources
 from weig.conformance.text import printable
 
-__all__ = ["report", "summary"]
+__all__ = ["again", "alike_failures", "failure", "report", "summary", "wanted"]
 
 STDERR_LINES = 12
 
@@ -40,9 +40,9 @@ def _report(
         yield ""
         for result in results.results:
             yield f"{result.outcome:<15} {result.adapter:<14} {result.case}  {result.detail}"
-    for alike in _failures(results):
+    for alike in alike_failures(results):
         yield ""
-        yield from _failure(alike, results, manifest, cases, sources)
+        yield from failure(alike, results, manifest, cases[alike[0].case], sources)
     yield from _warnings(results)
     for adapter in results.adapters:
         if adapter.problem:
@@ -84,7 +84,7 @@ def _cell(items: Sequence[Result], results: Results) -> str:
     return f"{buckets.count(Bucket.PASSED)}/{ran}" if ran else "-"
 
 
-def _failures(results: Results) -> list[list[Result]]:
+def alike_failures(results: Results) -> list[list[Result]]:
     """The failed results; those that say the same of the same case stand together."""
     alike: dict[tuple[object, ...], list[Result]] = {}
     for item in results.results:
@@ -94,15 +94,11 @@ def _failures(results: Results) -> list[list[Result]]:
     return list(alike.values())
 
 
-def _failure(
-    alike: Sequence[Result],
-    results: Results,
-    manifest: Manifest,
-    cases: dict[str, Case],
-    sources: Sources,
+def failure(
+    alike: Sequence[Result], results: Results, manifest: Manifest, case: Case, sources: Sources
 ) -> Iterator[str]:
+    """The lines about results that failed alike in one case: all that is needed to mend it."""
     first = alike[0]
-    case = cases[first.case]
     yield f"FAILED  {first.case}  {first.outcome}  {', '.join(item.adapter for item in alike)}"
     if case.title:
         yield f"  title      {printable(case.title)}"
@@ -114,7 +110,7 @@ def _failure(
     if case.weakness:
         yield f"  weakness   {case.weakness}"
     if not first.differences:
-        yield f"  want       {_wanted(case)}"
+        yield f"  want       {wanted(case)}"
     if first.detail:
         yield f"  {'got' if not first.differences else 'note':<10} {printable(first.detail)}"
     for item in first.differences:
@@ -124,17 +120,17 @@ def _failure(
     for line in annotated(case, sources):
         yield f"  {line}"
     yield from _stderr(first.stderr)
-    yield f"  repeat     {_again(first, results)}"
+    yield f"  repeat     {again(first, results)}"
 
 
-def _wanted(case: Case) -> str:
+def wanted(case: Case) -> str:
     """What the case expects, in words."""
     if case.expect == "reject":
         return f"rejected with {' or '.join(case.errors) or 'any code'}"
     return "accepted" if case.expect == "accept" else "accepted or rejected"
 
 
-def _again(result: Result, results: Results) -> str:
+def again(result: Result, results: Results) -> str:
     """The one command that repeats a failure."""
     adapter = next(item for item in results.adapters if item.label == result.adapter)
     words = ["weig", "conformance", "run"]
