@@ -27,7 +27,7 @@ from weig.tools.conformance_exit import (
     UsageError,
     say,
 )
-from weig.tools.conformance_report import add_compare, add_report
+from weig.tools.conformance_report import add_compare, add_merge, add_report
 from weig.tools.conformance_run import add_run
 from weig.tools.conformance_strength import add_strength
 
@@ -48,6 +48,7 @@ def add_parser(commands: Any) -> None:
     conformance_init.add_init(actions)
     conformance_adapters.add_list(actions)
     add_compare(actions)
+    add_merge(actions)
     add_report(actions)
     add_strength(actions)
 

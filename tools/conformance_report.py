@@ -1,4 +1,4 @@
-"""``weig conformance compare`` and ``report``: what results.jsonl files say, on another day."""
+"""``weig conformance compare``, ``merge``, ``report``: what results.jsonl files say later."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from weig.conformance import report_markdown, report_text, results
+from weig.conformance import (
+    report_badge,
+    report_html,
+    report_junit,
+    report_markdown,
+    report_text,
+    results,
+)
+from weig.conformance.manifest import Manifest
+from weig.conformance.results import Results
 from weig.tools.conformance_arguments import add_manifest, suite
 from weig.tools.conformance_exit import EXIT_CONFORMS, EXIT_FAILS
 
-__all__ = ["add_compare", "add_report"]
+__all__ = ["add_compare", "add_files", "add_merge", "add_report", "write_files"]
 
 
 def add_compare(actions: Any) -> None:
@@ -22,18 +31,53 @@ def add_compare(actions: Any) -> None:
     parser.set_defaults(act=_compare)
 
 
+def add_merge(actions: Any) -> None:
+    parser = actions.add_parser(
+        "merge",
+        help="one results.jsonl out of several",
+        description="Writes one results.jsonl out of several of the same suite: of other loaders, "
+        "or of other cases of the same ones.",
+    )
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("files", nargs="+", type=Path, metavar="IN")
+    parser.set_defaults(act=_merge)
+
+
 def add_report(actions: Any) -> None:
     parser = actions.add_parser(
         "report",
-        help="print the report of one or more results.jsonl",
-        description="Prints the report of one or more results.jsonl of the same suite, together.",
+        help="make reports of one or more results.jsonl",
+        description="Prints the report of one or more results.jsonl of the same suite, together, "
+        "or writes it in other forms.",
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="RESULTS")
     parser.add_argument(
         "--markdown", action="store_true", help="only a table for a README: chapters by loaders"
     )
+    add_files(parser)
     add_manifest(parser, "the manifest of the suite that was run (default: the bundled one)")
     parser.set_defaults(act=_report)
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """The reports that are files."""
+    for flag, text in (
+        ("--html", "write one HTML file with everything in it"),
+        ("--junit", "write JUnit XML"),
+        ("--badge", "write JSON for a badge of shields.io"),
+    ):
+        parser.add_argument(flag, type=Path, metavar="FILE", help=text)
+
+
+def write_files(args: argparse.Namespace, found: Results, whole: Manifest) -> bool:
+    """Writes what `add_files` lets one ask for; gives whether that was anything."""
+    if args.html:
+        report_html.write(found, whole, args.html)
+    if args.junit:
+        report_junit.write(found, whole, args.junit)
+    if args.badge:
+        args.badge.write_text(report_badge.badge(found) + "\n", "utf-8")
+    return bool(args.html or args.junit or args.badge)
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -49,14 +93,24 @@ def _compare(args: argparse.Namespace) -> int:
     return EXIT_FAILS if changes.broken else EXIT_CONFORMS
 
 
+def _merge(args: argparse.Namespace) -> int:
+    found = results.merge([results.read(path) for path in args.files])
+    results.write(found, args.out)
+    print(report_text.summary(found))
+    return EXIT_CONFORMS
+
+
 def _report(args: argparse.Namespace) -> int:
     found = results.merge([results.read(path) for path in args.files])
     whole = suite(args.manifest)
     unknown = {item.case for item in found.results} - {case.ident for case in whole.cases}
     if unknown:
         raise results.ResultsError(f"no case {min(unknown)} in {whole.path}: another suite?")
+    written = write_files(args, found, whole)
     if args.markdown:
         print(report_markdown.matrix(found, whole))
+    elif written:
+        print(report_text.summary(found))
     else:
         print(report_text.report(found, whole), end="")
     return EXIT_CONFORMS if results.conforms(found) else EXIT_FAILS

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weig.conformance import known, report_junit, report_text, results, runner
+from weig.conformance import known, report_text, results, runner
 from weig.conformance.outcome import Bucket, Result, bucket
 from weig.conformance.runner import Options
 from weig.tools import conformance_adapters
@@ -23,6 +23,7 @@ from weig.tools.conformance_exit import (
     EXIT_NOT_STARTED,
     say,
 )
+from weig.tools.conformance_report import add_files, write_files
 
 __all__ = ["add_run"]
 
@@ -46,7 +47,7 @@ def add_run(actions: Any) -> None:
     _add_how(parser)
     parser.add_argument("--strict-codes", action="store_true", help="a wrong code is a failure")
     parser.add_argument("--known", type=Path, metavar="FILE", help="a list of known failures")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    add_files(parser)
     parser.add_argument("--results", type=Path, metavar="FILE", help="write results.jsonl")
     parser.add_argument("--json", action="store_true", help="print results.jsonl, not the report")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for every result")
@@ -120,8 +121,7 @@ def _run(args: argparse.Namespace) -> int:
     found = replace(found, adapters=found.adapters + chosen.failed)
     if args.results:
         results.write(found, args.results)
-    if args.junit:
-        report_junit.write(found, whole, args.junit)
+    write_files(args, found, whole)
     if args.json:
         for line in results.lines(found):
             print(line)
