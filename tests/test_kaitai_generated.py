@@ -1,4 +1,4 @@
-"""spec/weig.ksy and what is generated from it: fresh and complete, with the positions that it gives.
+"""spec/weig.ksy and what is generated from it: fresh, complete, positions right.
 
 test_kaitai_languages.py has what the generated parsers say of files.
 """
@@ -11,16 +11,13 @@ import tomllib
 from collections.abc import Iterator
 
 import pytest
+from kaitai_verdicts import CHECKS, ROOT, RULE_OF, Verdict, kaitaistruct, node, python_verdict
 from test_kaitai_loader import EXAMPLE, ORDERS
 
 from weig.spec.dtypes import DTYPES
 from weig.spec.errors import CODES
 from weig.spec.layout import MAGIC, SENTINEL, VERSION, ByteOrder
 from weig.tools.fieldmap import fields
-
-kaitaistruct = pytest.importorskip("kaitaistruct", reason="the extra kaitai is not installed")
-
-from kaitai_verdicts import CHECKS, ROOT, RULE_OF, Verdict, node, python_verdict
 
 RULES = tomllib.loads((ROOT / "spec" / "rules.toml").read_text("utf-8"))["rules"]
 
