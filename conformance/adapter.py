@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from weig.conformance.process import Fault, StartError, Worker
 from weig.conformance.protocol import Hello, ProtocolError, hello_request, parse_hello
 
-__all__ = ["START_TIMEOUT", "Adapter", "Started", "greet"]
+__all__ = ["START_TIMEOUT", "Adapter", "Started", "greet", "label_of"]
 
 START_TIMEOUT = 30.0  # seconds to answer hello
 
@@ -51,3 +53,9 @@ def greet(adapter: Adapter) -> tuple[Started, Worker | None]:
     except ProtocolError as error:
         stderr = worker.kill().stderr
         return Started(adapter, None, problem=f"hello: {error}", stderr=stderr), None
+
+
+def label_of(command: Sequence[str]) -> str:
+    """A short name for a command: of the script that an interpreter runs, or of the program."""
+    script = next((word for word in command[1:] if Path(word).is_file()), command[0])
+    return Path(script).name

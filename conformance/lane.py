@@ -107,7 +107,10 @@ class Budget:
 
 @dataclass
 class Lane:
-    """One adapter's way through a share of the cases. Used by one thread."""
+    """One adapter's way through a share of the cases. Used by one thread.
+
+    `run` does it all; or `settle` case by case, `finish`, and `close` in any case.
+    """
 
     adapter: Adapter
     hello: Hello
@@ -129,15 +132,19 @@ class Lane:
             for job in jobs:
                 if stop.is_set():
                     break
-                result = self._settle(job)
-                self.results[job.case.ident] = result
-                progress(result)
-            self._finish()
+                progress(self.settle(job))
+            self.finish()
         finally:
-            self._drop_worker()
+            self.close()
         return list(self.results.values())
 
-    def _settle(self, job: Job) -> Result:
+    def settle(self, job: Job) -> Result:
+        """One case. It may change the result of the one before, in ``results``."""
+        result = self._settled(job)
+        self.results[job.case.ident] = result
+        return result
+
+    def _settled(self, job: Job) -> Result:
         """The result of one case, repeats included."""
         missing = unclaimed(job.case, self.hello)
         if missing is not None:
@@ -172,7 +179,7 @@ class Lane:
     def _shared(self, job: Job) -> Result:
         """One case in the live worker, which is started, or replaced, where need be."""
         if self.worker is not None and (trouble := self.worker.early()):
-            self._drop_worker()
+            self.close()
             self._suspect(trouble)
         if self.worker is None:
             self.previous = None
@@ -186,7 +193,7 @@ class Lane:
         finally:
             clear(self.room)
         if result.outcome in _FAULTS.values():
-            self._drop_worker()
+            self.close()
             return self._after_fault(job, result)
         self.previous = job
         return result
@@ -322,7 +329,7 @@ class Lane:
     def _after(self) -> str:
         return f" after {self.previous.case.ident}" if self.previous is not None else ""
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """The end of the input: a worker that dies of it puts its last case under suspicion."""
         if self.worker is None:
             return
@@ -335,7 +342,8 @@ class Lane:
         elif ending.signal is not None:
             self._suspect(f"died of {ending.signal} at the end of its input")
 
-    def _drop_worker(self) -> None:
+    def close(self) -> None:
+        """Ends the worker, whatever it does."""
         if self.worker is not None:
             self.worker.kill()
             self.worker = None

@@ -91,6 +91,11 @@ function matches() {
 
 // --- one case, opened
 
+/** Text with `words of the format` in it. */
+function rich(text) {
+  return el("span", {}, ...text.split("`").map((part, i) => i % 2 ? el("code", {}, part) : part));
+}
+
 function bytes(rows) {
   const pre = el("pre", {tabindex: 0, "aria-label": "Bytes of the file; edited ones are marked"});
   for (const row of rows) {
@@ -134,7 +139,7 @@ function ofCase(place) {
   return [
     list([
       ["Title", one.title],
-      ...one.rules.map((ident) => [`Rule ${ident}`, rules.get(ident)?.text || " "]),
+      ...one.rules.map((ident) => [`Rule ${ident}`, rich(rules.get(ident)?.text || " ")]),
       ...one.edit.map((edit) => ["Edit", el("code", {}, edit)]),
       ["Must be", one.want + (one.level === "deep" ? ", by the deep checks" : "")],
       ["Size", one.size ? `${one.size.toLocaleString("en")} bytes` : ""],
@@ -147,7 +152,7 @@ function ofCase(place) {
 const badge = (index) => el("span", {class: `badge ${look(index)}`}, outcomes[index][0]);
 const labels = (group) => group.map((adapter) => adapters[adapter].label).join(", ");
 
-/** The adapters that say the same of a case, together. */
+/** The adapters that say the same of a case, together; the worst first. */
 function alike(place, chosen) {
   const groups = new Map();
   for (const adapter of chosen) {
@@ -156,7 +161,8 @@ function alike(place, chosen) {
     const key = JSON.stringify([index, look(index) === "skip" ? detail : differences]);
     groups.set(key, [...(groups.get(key) ?? []), adapter]);
   }
-  return [...groups.values()];
+  const rank = ([adapter]) => ["fail", "warn", "skip", "pass"].indexOf(look(grid[adapter][place]));
+  return [...groups.values()].sort((a, b) => rank(a) - rank(b));
 }
 
 function ofGroup(place, group) {
@@ -190,7 +196,7 @@ function item(place, groups) {
   el("summary", {},
     ...[...new Set(groups.map((group) => grid[group[0]][place]))].map(badge),
     el("span", {class: "name"}, cases[place].id), " ",
-    el("span", {class: "quiet"}, labels(groups.flat())),
+    el("span", {class: "quiet"}, labels(groups.filter(([first]) => note(first, place).again).flat())),
     el("span", {class: "sub"}, cases[place].title)),
   inside);
   return node;
@@ -255,7 +261,7 @@ function row(head, sub, cells, shown, open) {
     if (is) node.nextSibling.remove();
     else node.after(el("tr", {class: "open"}, el("td", {colspan: shown.length + 1},
       el("div", {class: "inside"}, ...open()))));
-  }}, el("th", {scope: "row"}, button, el("span", {class: "sub"}, sub)), ...cells);
+  }}, el("th", {scope: "row"}, button, el("span", {class: "sub"}, rich(sub))), ...cells);
   return node;
 }
 
@@ -282,7 +288,7 @@ function rulesView(found) {
         .map((place) => ({place, groups: alike(place, found[place])}));
       const worst = ({place, groups}) => groups.some((group) => note(group[0], place).again) ? 0 : 1;
       paged(inside, chosen.sort((a, b) => worst(a) - worst(b)), ({place, groups}) => item(place, groups));
-      return [el("p", {}, text, section ? el("span", {class: "quiet"}, ` (section ${section})`) : ""), inside];
+      return [el("p", {}, rich(text), section ? el("span", {class: "quiet"}, ` (section ${section})`) : ""), inside];
     });
   }, tableRow(shown));
   return node;
@@ -337,7 +343,7 @@ function loaders() {
         $("loader").value = state.loader === adapter.label ? "" : adapter.label;
         changed();
       }}, adapter.label);
-    return el("tr", {}, el("th", {scope: "row"}, only, el("span", {class: "sub"}, adapter.problem ? "did not start" : about)),
+    return el("tr", {}, el("th", {scope: "row"}, only, el("span", {class: adapter.problem ? "sub" : "sub about"}, adapter.problem ? "did not start" : about)),
       el("td", {class: "bar-cell"}, bar),
       el("td", {class: "number"}, String(found.pass + found.warn),
         found.warn ? el("span", {class: "sub"}, `${found.warn} wrong code`) : ""),

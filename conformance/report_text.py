@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from weig.conformance.hexdump import annotated
 from weig.conformance.manifest import Case, Manifest
 from weig.conformance.outcome import Bucket, Outcome, Result, bucket
-from weig.conformance.results import Results, counts
+from weig.conformance.results import AdapterInfo, Results, counts
 from weig.conformance.staging import Sources
 from weig.conformance.text import printable
 
-__all__ = ["again", "alike_failures", "failure", "report", "summary", "wanted"]
+__all__ = ["again", "alike_failures", "failure", "not_started", "report", "summary", "wanted"]
 
 STDERR_LINES = 12
 
@@ -47,10 +47,7 @@ def _report(
     for adapter in results.adapters:
         if adapter.problem:
             yield ""
-            yield f"NOT STARTED  {adapter.label}: {printable(adapter.problem)}"
-            yield f"  command    {shlex.join(adapter.command)}"
-            yield from _stderr(adapter.stderr)
-            yield f"  help       weig conformance doctor -- {shlex.join(adapter.command)}"
+            yield from not_started(adapter)
     for problem in results.problems:
         yield ""
         yield f"KNOWN FAILURES  {printable(problem)}"
@@ -58,6 +55,14 @@ def _report(
     how = f"{results.seconds:.1f} s, seed {results.seed}, isolation {results.isolation}"
     yield how + (", strict codes" if results.strict_codes else "")
     yield summary(results)
+
+
+def not_started(adapter: AdapterInfo) -> Iterator[str]:
+    """The lines about an adapter that did not start, and how to find out why."""
+    yield f"NOT STARTED  {adapter.label}: {printable(adapter.problem)}"
+    yield f"  command    {shlex.join(adapter.command)}"
+    yield from _stderr(adapter.stderr)
+    yield f"  help       weig conformance doctor -- {shlex.join(adapter.command)}"
 
 
 def _matrix(results: Results, cases: dict[str, Case]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import weig.conformance
 from weig.conformance import catalogue
-from weig.conformance.adapter import Adapter
+from weig.conformance.adapter import Adapter, label_of
 from weig.conformance.catalogue import BuildError, Entry
 from weig.conformance.results import AdapterInfo
 from weig.conformance.text import printable
@@ -70,7 +70,7 @@ def choose(args: argparse.Namespace, require_all: bool) -> Chosen:
         return _of_catalogue(_named(args.adapters), require_all, extra)
     if args.adapter_command:
         command = tuple(args.adapter_command)
-        return Chosen((Adapter(_label(command), command, (*extra, "--", *command)),))
+        return Chosen((Adapter(label_of(command), command, (*extra, "--", *command)),))
     return Chosen(
         tuple(
             Adapter(
@@ -85,12 +85,6 @@ def choose(args: argparse.Namespace, require_all: bool) -> Chosen:
             for name, mode in _bundled(args.backend)
         )
     )
-
-
-def _label(command: Sequence[str]) -> str:
-    """A short name for a command: of the script that an interpreter runs, or of the program."""
-    script = next((word for word in command[1:] if Path(word).is_file()), command[0])
-    return Path(script).name
 
 
 def _bundled(wanted: Sequence[str]) -> list[tuple[str, str]]:
