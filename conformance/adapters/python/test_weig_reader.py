@@ -36,7 +36,7 @@ class Reader(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = os.path.join(folder.name, "t.weig")
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         Path(self.path).write_bytes(data)
 
     def edit(self, offset: int, value: bytes) -> None:
@@ -97,7 +97,7 @@ class Reader(unittest.TestCase):
         try:
             WeigFile(self.path, deep=deep).close()
         except WeigError as error:
-            return error.code
+            return str(error.code)
         return None
 
     def test_what_is_wrong_only_at_level_deep(self) -> None:
