@@ -40,9 +40,10 @@ def write(results: Results, manifest: Manifest, path: Path) -> None:
 def page(results: Results, manifest: Manifest) -> str:
     """The whole page. ``manifest`` must be that of the suite that was run."""
     style, script = _text("report.css"), _text("report.js")
+    name = printable(f"{results.format} conformance")
     parts = {
-        "heading": html.escape(f"{results.format} conformance"),
-        "title": html.escape(f"{results.format} conformance: {_verdict(results)}"),
+        "heading": html.escape(name),
+        "title": html.escape(f"{name}: {_verdict(results)}"),
         "policy": html.escape(
             f"default-src 'none'; base-uri 'none'; form-action 'none'; "
             f"style-src {_digest(style)}; script-src {_digest(script)}"
@@ -138,18 +139,17 @@ def _note(item: Result, results: Results) -> dict[str, Any]:
     if item.stderr:
         note["stderr"] = _lines(item.stderr)
     if _is_wrong(item):
-        note["again"] = again(item, results)
+        note["again"] = _lines(again(item, results))
     return note
 
 
 def _adapter(adapter: AdapterInfo) -> dict[str, Any]:
-    command = shlex.join(adapter.command)
+    command = _lines(shlex.join(adapter.command))
     return {
         "label": printable(adapter.label),
         "loader": printable(f"{adapter.loader} {adapter.version}".strip()),
         "language": printable(adapter.language),
         "profiles": [printable(profile) for profile in adapter.profiles],
-        "command": printable(command),
         "problem": printable(adapter.problem),
         "stderr": _lines(adapter.stderr),
         "doctor": f"weig conformance doctor -- {command}" if adapter.problem else "",
@@ -175,7 +175,7 @@ def _case(case: Case, sources: Sources, with_bytes: bool) -> dict[str, Any]:
         "title": printable(case.title),
         "chapter": printable(case.chapter),
         "rules": [printable(ident) for ident in case.rules],
-        "want": wanted(case),
+        "want": printable(wanted(case)),
         "level": case.level,
         "size": case.size,
         "edit": [printable(edit) for edit in case.edit],

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +34,7 @@ KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Left": "\ue012", "Up": "\ue013",
 
 
 class Browser:
-    """One window. Every answer of the driver that is an error raises urllib.error.HTTPError."""
+    """One window. What the driver refuses raises RuntimeError."""
 
     def __init__(self, root: str, options: dict[str, Any]) -> None:
         always = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
@@ -44,8 +45,11 @@ class Browser:
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._root + path, data, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(json.load(error)["value"]["message"]) from None
 
     def open(self, path: Path, address: str = "") -> None:
         self._ask("POST", "/url", {"url": "about:blank"})  # or a new # alone would load nothing
