@@ -25,6 +25,7 @@ HOSTILE = (
     "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&amp;{{data}}"
 )
 ESCAPES = "\u202e\x1b\u2028\ud800"
+LONG = "w" * 300  # one word, wider than any phone
 VOID = {"meta", "input", "br", "link", "img"}
 
 
@@ -56,7 +57,7 @@ def some(suite: Manifest) -> Results:
 
 def hostile(suite: Manifest) -> tuple[Results, Manifest]:
     """The same, with all that others can write being out to break the page."""
-    text = HOSTILE + ESCAPES
+    text = HOSTILE + ESCAPES + LONG
     cases = tuple(_hostile_case(case, text) for case in suite.cases)
     suite = replace(suite, cases=cases, rules={HOSTILE: Rule(HOSTILE, text, text)})
     found = some(suite)
