@@ -88,17 +88,13 @@ def read() -> tuple[Vice, ...]:
 def selected(vices: Sequence[Vice], globs: Sequence[str]) -> list[Vice]:
     """The vices that match one of the globs; all where there is none."""
     return [
-        vice
-        for vice in vices
-        if not globs or any(fnmatchcase(vice.ident, glob) for glob in globs)
+        vice for vice in vices if not globs or any(fnmatchcase(vice.ident, glob) for glob in globs)
     ]
 
 
 def options(jobs: int, seed: int) -> Options:
     """How the suite is run over vices: quick to give up."""
-    return Options(
-        jobs=jobs, seed=seed, timeout=TIMEOUT, repeats=REPEATS, hangs=1, faults=FAULTS
-    )
+    return Options(jobs=jobs, seed=seed, timeout=TIMEOUT, repeats=REPEATS, hangs=1, faults=FAULTS)
 
 
 def measure(
@@ -132,7 +128,8 @@ def _not_started(vice: Vice) -> Kill:
 
 
 def _kill(vice: Vice, results: Iterable[Result], rules: dict[str, frozenset[str]]) -> Kill:
-    caught, others = [], []
+    caught: list[Result] = []
+    others: list[Result] = []
     for result in results:
         if bucket(result.outcome, strict_codes=True) is not Bucket.FAILED:
             continue
