@@ -36,8 +36,10 @@ def test_archive_is_the_corpus_and_always_the_same(tmp_path: Path, capsys: Captu
     assert main(["fixtures", "archive", str(second)]) == 0
     assert first.read_bytes() == second.read_bytes()
     with tarfile.open(first) as tar:
-        found = {Path(name).name for name in tar.getnames()}
-    assert found == {path.name for path in materialize.CORPUS.iterdir()}
+        assert {member.mtime for member in tar} == {0}
+        found = {Path(m.name).name: tar.extractfile(m).read() for m in tar}
+    want = [*materialize.CORPUS.iterdir(), materialize.PAGE]
+    assert found == {path.name: path.read_bytes() for path in want}
 
 
 def test_check_tells_what_differs(

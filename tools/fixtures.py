@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     listing = actions.add_parser("list", help="print the cases")
     listing.add_argument("--json", action="store_true", help="the manifest's entry, a line a case")
     listing.set_defaults(run=_list)
-    archive = actions.add_parser("archive", help="pack the small files for other languages")
+    archive = actions.add_parser("archive", help="pack the small files, with the page about them")
     archive.add_argument("out", type=Path, metavar="OUT.tar.gz")
     archive.set_defaults(run=_archive)
     check = actions.add_parser("check", help="compare the package's files with the cases")
@@ -73,7 +73,7 @@ def _archive(args: argparse.Namespace) -> int:
 
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for path in sorted(materialize.CORPUS.iterdir()):
+        for path in [*sorted(materialize.CORPUS.iterdir()), materialize.PAGE]:
             data = path.read_bytes()
             entry = tarfile.TarInfo(f"weig-fixtures/{path.name}")
             entry.size = len(data)
