@@ -120,7 +120,7 @@ class Lane:
     room: Path
     budget: Budget
     worker: Worker | None = None
-    base_rss: int | None = None
+    base_peaks: tuple[int, int] | None = None
     previous: Job | None = None  # the last case that the live worker answered
     results: dict[str, Result] = field(default_factory=dict)
 
@@ -240,7 +240,10 @@ class Lane:
             return self._result(job, Outcome.CRASH, f"cannot be started: {error}")
         timeout = self._timeout(job) + 4 * self.hello_seconds  # starting counts here
         try:
-            reply = worker.ask(self._request(job, staged, data), timeout, last=True)
+            # To be weighed, a worker must live a little longer than its answer.
+            measured = "memory" in job.case.tags
+            reply = worker.ask(self._request(job, staged, data), timeout, last=not measured)
+            own = worker.own_peak() if measured else 0
             ending = worker.kill() if isinstance(reply, Fault) else worker.finish(timeout)
         except BaseException:
             worker.kill()
@@ -250,26 +253,28 @@ class Lane:
         result = self._judge(job, staged, reply, data)
         clear(self.room)
         result = replace(result, stderr="" if result.outcome is Outcome.PASS else ending.stderr)
-        return self._weighed(job, result, ending) if "memory" in job.case.tags else result
+        return self._weighed(job, result, (own, ending.peak_rss)) if measured else result
 
-    def _weighed(self, job: Job, result: Result, ending: Ending) -> Result:
+    def _weighed(self, job: Job, result: Result, peaks: tuple[int, int]) -> Result:
         """A result that is right, unless its process needed too much memory."""
-        if self.base_rss is None:
-            self.base_rss = self._measure_base()
+        if self.base_peaks is None:
+            self.base_peaks = self._measure_base()
+        pairs = zip(peaks, self.base_peaks, strict=True)
+        over, base = max((peak - base, base) for peak, base in pairs if peak and base)
         limit = self.options.memory + 2 * job.case.size  # a loader may hold the file, and swap it
-        over = ending.peak_rss - self.base_rss
         if result.outcome is not Outcome.PASS or over <= limit:
             return result
-        text = f"{over >> 20} MiB over its base line of {self.base_rss >> 20} MiB"
+        text = f"{over >> 20} MiB over its base line of {base >> 20} MiB"
         return replace(
             result, outcome=Outcome.MEMORY, detail=f"{text}; the limit is {limit >> 20} MiB"
         )
 
-    def _measure_base(self) -> int:
-        """The peak memory of a process that only says hello."""
+    def _measure_base(self) -> tuple[int, int]:
+        """The peaks of a process that only says hello: its own, and with all that it waited for."""
         worker = Worker(self.adapter.command)
-        worker.ask(hello_request(), START_TIMEOUT, last=True)
-        return worker.finish(START_TIMEOUT).peak_rss
+        worker.ask(hello_request(), START_TIMEOUT)
+        own = worker.own_peak()
+        return own, worker.finish(START_TIMEOUT).peak_rss
 
     def _request(self, job: Job, staged: Staged, data: str | None) -> bytes:
         return load_request(

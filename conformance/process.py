@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import selectors
 import signal
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import IO, cast
 
 from weig.conformance.protocol import MAX_LINE
@@ -180,6 +182,19 @@ class Worker:
                 deadline = min(deadline, time.monotonic() + _LINGER)
             if not self._pump(deadline - time.monotonic()):
                 return self._fault_of_silence(seconds, timeout)
+
+    def own_peak(self) -> int:
+        """The most memory (bytes) that the process itself, alive, had resident since it began.
+
+        0 where it has ended or the system does not tell. Unlike `Ending.peak_rss` it counts nothing
+        that the suite had, and not the children of the process.
+        """
+        try:
+            status = Path(f"/proc/{self._popen.pid}/status").read_text("ascii", "replace")
+        except OSError:
+            return 0
+        found = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
+        return int(found[1]) * 1024 if found else 0
 
     def late_output(self, grace: float = GRACE) -> bytes:
         """What it writes once its standard input is closed (for an adapter that hung)."""
