@@ -105,6 +105,7 @@ AT_BAD = {
     "segv-after": lambda i, p, k, a: (say(a), die(signal.SIGSEGV)),
     "hang": lambda i, p, k, a: time.sleep(60),
     "half-hang": lambda i, p, k, a: (raw(b'{"id": "'), time.sleep(60)),
+    "chatty-trace": lambda i, p, k, a: (sys.stderr.write("noise " * 300_000), 1 // 0),
     "trace": lambda i, p, k, a: 1 // 0,
     "words": lambda i, p, k, a: raw(b"Segmentation fault (not really)\n"),
     "empty-line": lambda i, p, k, a: (raw(b"\n"), say(a)),
@@ -158,6 +159,8 @@ AT_GOOD = {
     "no-digest": lambda i, b, k: accepted(i, b, {}),
     "hex-anyway": lambda i, b, k: accepted(i, b, {"data": "hex"}),
     "flat": lambda i, b, k: accepted(i, b, k, shape=[len(b)]),
+    "dtype": lambda i, b, k: accepted(i, b, k, dtype="I8"),
+    "nbytes": lambda i, b, k: accepted(i, b, k, nbytes=len(b) - 1),
     "name": lambda i, b, k: accepted(i, b, k, name="w\u202e\n"),
     "mapped": lambda i, b, k: accepted(i, b, k, backing="mmap", align=64),
     "mapped-32": lambda i, b, k: accepted(i, b, k, backing="mmap", align=32),
@@ -197,6 +200,8 @@ def load(behaviour, ident, path, keys):
     elif behaviour == "once":
         say(answer)
         os._exit(0)
+    elif behaviour == "only-core" and keys["data"] != "none":
+        say({"id": ident, "status": "internal", "message": "never said that it could do that"})
     elif bad and behaviour in AT_BAD:
         AT_BAD[behaviour](ident, path, keys, answer)
     elif not bad and behaviour in AT_GOOD:

@@ -149,6 +149,8 @@ def test_a_wrong_code_is_its_own_outcome(suite: Manifest) -> None:
         ("zeros", "tensors[0].data", "00 00 00"),
         ("no-digest", "tensors[0].sha256", "neither"),
         ("flat", "tensors[0].shape", "[16]"),
+        ("dtype", "tensors[0].dtype", "I8"),
+        ("nbytes", "tensors[0].nbytes", "15"),
         ("name", "tensors[0].name", "w\u202e\n"),
         ("mapped-32", "tensors[0].align", "32"),
         ("mapped-mute", "tensors[0].backing", "missing"),
@@ -199,7 +201,7 @@ def test_what_is_not_claimed_is_not_judged(suite: Manifest) -> None:
 
 
 def test_content_that_is_not_claimed_is_not_asked_for(suite: Manifest) -> None:
-    # The miniature sends no digest where data=none, and would be wrong were one expected.
+    # The miniature fails where it is asked for more than it claims.
     assert outcomes(toy_suite.run(suite, "only-core", ("good-1",))) == {"good-1": "pass"}
 
 
@@ -248,9 +250,9 @@ def test_children_are_killed_with_their_adapter(suite: Manifest) -> None:
 
 
 def test_standard_error_is_kept_to_its_end(suite: Manifest) -> None:
-    found = toy_suite.run(suite, "trace", ("bad-1",))
-    assert "ZeroDivisionError" in found["bad-1"].stderr
-    assert len(found["bad-1"].stderr) <= process.STDERR_TAIL
+    found = toy_suite.run(suite, "chatty-trace", ("bad-1",))
+    assert found["bad-1"].stderr.endswith("ZeroDivisionError: integer division or modulo by zero\n")
+    assert len(found["bad-1"].stderr) == process.STDERR_TAIL
 
 
 def test_the_corpus_is_not_touched_by_a_writing_adapter(suite: Manifest) -> None:

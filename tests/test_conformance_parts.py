@@ -17,13 +17,13 @@ import toy_suite
 
 from weig.conformance import known, manifest, report_junit, report_text, results, runner, staging
 from weig.conformance.hexdump import annotated
-from weig.conformance.manifest import Case, Manifest, Span
+from weig.conformance.manifest import Case, Manifest, Span, Want, WantTensor
 from weig.conformance.outcome import Bucket, Difference, Outcome, Result, SuiteError, bucket
-from weig.conformance.protocol import load_request
+from weig.conformance.protocol import Accepted, Hello, TensorAnswer, load_request
 from weig.conformance.results import AdapterInfo, Results
 from weig.conformance.selection import Selection, choose
 from weig.conformance.text import printable
-from weig.conformance.verdict import swapped, transposed
+from weig.conformance.verdict import judge, swapped, transposed
 
 
 @pytest.fixture
@@ -65,6 +65,18 @@ def test_the_usual_mistakes_are_undone() -> None:
     columns = b"".join(bytes([n, 0]) for n in (0, 3, 1, 4, 2, 5))
     assert transposed(columns, (2, 3)) == b"".join(bytes([n, 0]) for n in range(6))
     assert transposed(b"", (0, 3)) == b""
+
+
+def test_tensors_are_listed_in_file_order() -> None:
+    wanted = tuple(WantTensor(name, "U8", (1,), 1, None) for name in "ab")
+    one = replace(case(want=Want("little", 2, wanted)), expect="accept")
+    listed = tuple(TensorAnswer(name, "U8", (1,), 1) for name in "ba")
+    hello = Hello("", "", "", (), frozenset())
+    verdict = judge(one, Accepted("little", 2, listed), hello, with_content=False)
+    assert verdict.outcome is Outcome.WRONG_CONTENT
+    assert verdict.differences[0].got == "the same names in another order"
+    right = Accepted("little", 2, listed[::-1])
+    assert judge(one, right, hello, with_content=False).outcome is Outcome.PASS
 
 
 # --- the manifest
