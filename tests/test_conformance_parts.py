@@ -274,7 +274,9 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     assert foot["conforms"] is False
 
 
-@pytest.mark.parametrize(("keep", "text"), [(0, "not a results"), (1, "not a results"), (2, "no footer")])
+@pytest.mark.parametrize(
+    ("keep", "text"), [(0, "not a results"), (1, "not a results"), (2, "no footer")]
+)
 def test_a_broken_run_is_not_taken_for_a_whole_one(tmp_path: Path, keep: int, text: str) -> None:
     path = tmp_path / "r.jsonl"
     lines = list(results.lines(some(("a", "x", Outcome.PASS))))
