@@ -58,10 +58,15 @@ def open(path: PathLike, mode: Mode = "mmap", backend: str | None = None) -> Mod
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}, not {mode!r}")
     name = backend or os.environ.get("WEIG_BACKEND") or next(filter(_can_use, BACKENDS))
+    text = _text(path)
+    return ModelFile(loader(name).open(text, mode), text, mode, name)
+
+
+def _text(path: PathLike) -> str:
     text = os.fsdecode(path)
     if "\0" in text:
         raise WeigError("IO", "a path cannot hold a NUL")
-    return ModelFile(loader(name).open(text, mode), text, mode, name)
+    return text
 
 
 def save(
@@ -74,4 +79,4 @@ def save(
     """Writes the canonical file (SPEC.md, sections 15 and 16); see `weig.backends.writer.save`."""
     from weig.backends.writer import save as write
 
-    write(os.fsdecode(path), tensors, byte_order=byte_order, order=order)
+    write(_text(path), tensors, byte_order=byte_order, order=order)

@@ -36,7 +36,8 @@ def replacing(path: str, size: int) -> Iterator[int]:
         mode = _existing_mode(target)
         folder, name = os.path.split(target)
         # A name of 255 bytes is legal; ours must not become longer.
-        temporary = os.path.join(folder, f".{name[:60]}.{secrets.token_hex(8)}.tmp")
+        start = os.fsdecode(os.fsencode(name)[:60])
+        temporary = os.path.join(folder, f".{start}.{secrets.token_hex(8)}.tmp")
         fd = -1
         try:
             fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

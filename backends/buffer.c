@@ -49,6 +49,41 @@ static PyType_Spec exporter_spec = {
     .slots = exporter_slots,
 };
 
+/* dlpack_capsule(address, deleter, versioned): a capsule of a DLManagedTensor. Its destructor runs
+ * while an exception of the consumer may be on its way, which a destructor in Python would drop. */
+static const char taken_mark[] = "used_";
+static const char *const capsule_names[] = {"dltensor", "dltensor_versioned"};
+
+static void capsule_destructor(PyObject *capsule) {
+    const char *name = PyCapsule_GetName(capsule);
+    /* A consumer that took the tensor renamed the capsule, and calls the deleter itself. */
+    if (name == NULL || strncmp(name, taken_mark, sizeof taken_mark - 1) == 0)
+        return;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    void (*deleter)(void *) = (void (*)(void *))(uintptr_t)PyCapsule_GetContext(capsule);
+    deleter(PyCapsule_GetPointer(capsule, name));
+    PyErr_Restore(type, value, trace);
+}
+
+static PyObject *dlpack_capsule(PyObject *module, PyObject *args) {
+    (void)module;
+    unsigned long long address, deleter;
+    int versioned;
+    if (!PyArg_ParseTuple(args, "KKp:dlpack_capsule", &address, &deleter, &versioned))
+        return NULL;
+    PyObject *capsule =
+        PyCapsule_New((void *)(uintptr_t)address, capsule_names[versioned], capsule_destructor);
+    if (capsule != NULL && PyCapsule_SetContext(capsule, (void *)(uintptr_t)deleter) != 0)
+        Py_CLEAR(capsule);
+    return capsule;
+}
+
+static PyMethodDef buffer_methods[] = {
+    {"dlpack_capsule", dlpack_capsule, METH_VARARGS, "A capsule of a DLManagedTensor."},
+    {NULL, NULL, 0, NULL},
+};
+
 static int buffer_exec(PyObject *module) {
     PyObject *type = PyType_FromSpec(&exporter_spec);
     if (type == NULL)
@@ -66,6 +101,7 @@ static PyModuleDef_Slot buffer_slots[] = {
 static PyModuleDef buffer_module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_buffer",
+    .m_methods = buffer_methods,
     .m_slots = buffer_slots,
 };
 

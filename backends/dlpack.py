@@ -7,11 +7,15 @@ structures are those of dlpack.h 1.1.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 from weig.backends.view import TensorView
 from weig.spec.dtypes import Dtype
+
+try:
+    from weig.backends._buffer import dlpack_capsule
+except ImportError:
+    dlpack_capsule = None  # type: ignore[assignment]
 
 CPU = (1, 0)
 VERSION = (1, 1)
@@ -73,11 +77,6 @@ class _PyBuffer(ctypes.Structure):
 
 
 _api: Any = ctypes.pythonapi
-_api.PyCapsule_New.restype = ctypes.py_object
-_api.PyCapsule_New.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_api.PyCapsule_IsValid.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-_api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-_api.PyCapsule_GetPointer.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
 _api.PyObject_GetBuffer.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
 _api.PyBuffer_Release.argtypes = (ctypes.POINTER(_PyBuffer),)
 
@@ -89,22 +88,6 @@ _alive: dict[int, tuple[Any, Any, Any, _PyBuffer]] = {}
 def _delete(address: int) -> None:
     *_, buffer = _alive.pop(address)
     _api.PyBuffer_Release(ctypes.byref(buffer))
-
-
-def _capsule_destructor(name: bytes) -> Any:
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # type: ignore[untyped-decorator]
-    def destroy(capsule: int) -> None:
-        # A consumer renames the capsule that it took; only one nobody took is ours to free.
-        if _api.PyCapsule_IsValid(capsule, name):
-            _delete(_api.PyCapsule_GetPointer(capsule, name))
-
-    return destroy
-
-
-_NAMES: dict[type, tuple[bytes, Any]] = {
-    _Managed: (b"dltensor", _capsule_destructor(b"dltensor")),
-    _ManagedVersioned: (b"dltensor_versioned", _capsule_destructor(b"dltensor_versioned")),
-}
 
 
 def address(data: memoryview) -> int:
@@ -123,7 +106,12 @@ def capsule(
     device: tuple[int, int] | None,
     copy: bool | None,
 ) -> object:
-    """The capsule of ``view.__dlpack__``. Raises BufferError for another device."""
+    """The capsule of ``view.__dlpack__``.
+
+    Raises BufferError for another device, and where the native part of weig is not built.
+    """
+    if dlpack_capsule is None:
+        raise BufferError("DLPack needs the native part of weig, which is not built here")
     if device is not None and tuple(device) != CPU:
         raise BufferError("the tensors of a file are in CPU memory")
     data = memoryview(bytearray(view.data)) if copy else view.data
@@ -148,9 +136,8 @@ def _export(managed: Any, data: memoryview, shape: tuple[int, ...], dtype: Dtype
     tensor.strides = strides
     address = ctypes.addressof(managed)
     _alive[address] = (managed, dims, strides, buffer)
-    name, destructor = _NAMES[type(managed)]
-    destroy: Callable[[int], None] = destructor
-    return _api.PyCapsule_New(address, name, ctypes.cast(destroy, ctypes.c_void_p))  # type: ignore[arg-type]
+    deleter = ctypes.cast(_delete, ctypes.c_void_p).value
+    return dlpack_capsule(address, deleter, isinstance(managed, _ManagedVersioned))
 
 
 def _strides(shape: tuple[int, ...]) -> list[int]:

@@ -159,6 +159,8 @@ def _dtype(value: Any, label: str) -> Dtype:
         return BY_NAME[value.dtype]
     import numpy as np
 
+    if isinstance(value, np.ma.MaskedArray):
+        raise WeigError("UNSUPPORTED", f"{_quoted(label)}: the format has no mask")
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         raise WeigError(
             "UNSUPPORTED", f"{_quoted(label)}: {type(value).__name__} has no dtype and shape"
@@ -182,7 +184,7 @@ def _alias_key(value: Any, in_dict: bool) -> Hashable:
     # An array that only the mapping's own code holds may be gone, and its address another's.
     if not in_dict or interface is None or interface.get("strides") is not None:
         return None
-    return ("memory", interface["data"][0])
+    return ("memory", interface["data"][0], interface["typestr"])
 
 
 def _access_order(listed: list[_Tensor], order: Sequence[str] | None) -> list[int]:

@@ -58,3 +58,21 @@ def test_a_dialogue(tmp_path: Path, backend: str, mode: str) -> None:
     assert short["status"] == "unsupported"
     assert "data" not in other["tensors"][0]
     assert "sha256" not in other["tensors"][0]
+
+
+def test_dashes_with_nothing_behind_are_no_run() -> None:
+    """`run -- $ADAPTER` with an empty variable would test the bundled loaders, and be green."""
+    command = [sys.executable, "-m", "weig.tools.cli", "conformance", "run", "-k", "header.*", "--"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "weig: error: there is nothing after --\n"
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    for words in (["--version"], ["spec", "rules"]):
+        with open("/dev/full", "w") as full:
+            command = [sys.executable, "-m", "weig.tools.cli", *words]
+            run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert run.returncode == 1
+        assert run.stderr.count("\n") == 1
+        assert run.stderr.startswith("weig: error: IO")

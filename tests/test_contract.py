@@ -15,7 +15,7 @@ import pytest
 from bytes_of import example, one_tensor, printed_examples
 
 import weig
-from weig.backends import BACKENDS, available
+from weig.backends import BACKENDS, available, dlpack
 from weig.spec.dtypes import DTYPES
 
 ORDERS = ("little", "big")
@@ -279,6 +279,10 @@ def test_dlpack_of_other_kinds(opened: weig.ModelFile) -> None:
     assert '"dltensor"' in repr(view.__dlpack__())
     with pytest.raises(BufferError):
         view.__dlpack__(dl_device=(2, 0))
+    with pytest.raises((RuntimeError, BufferError)):  # numpy knows no BF16; the error is its own
+        np.from_dlpack(view)
+    gc.collect()
+    assert not dlpack._alive  # nothing is kept for capsules that nobody took
     copied = np.from_dlpack(opened["w"], copy=True)
     copied[0] = 5
     assert opened["w"].numpy().tolist() == [1.0, -2.0]

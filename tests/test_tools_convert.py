@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from children import in_child
 
 import weig
 from weig.tools import convert_safetensors
@@ -401,3 +403,19 @@ def test_termination_leaves_nothing(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 128 + signal.SIGTERM
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_doubles_in_the_header_are_found_in_linear_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """200,000 names, the last one twice: hours for who counts each among all."""
+    pairs = ",".join(f'"{i}":""' for i in range(200_000))
+    text = '{"__metadata__":{' + pairs + ',"199999":""}}'
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text.encode())
+
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+        os._exit(42 if main(["convert", str(path), str(tmp_path / "x.weig")]) == 1 else 43)
+
+    assert in_child(work) == 42

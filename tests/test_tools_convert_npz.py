@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from children import in_child, limit_address_space
 
 import weig
 from weig.tools.cli import main
@@ -226,3 +228,26 @@ def test_what_npz_cannot_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     weig.save(path, {"a": np.zeros(2), "a.npy": np.ones(2)})
     status, line = refused(path, ".npz", capsys)
     assert (status, "one name" in line) == (1, True)
+
+
+def test_a_header_that_says_it_is_huge_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """500 MB of blanks pack into half a megabyte; under a limit of 64 MiB they cannot be read."""
+    length = 500_000_000
+    path = tmp_path / "a.npz"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("a.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(b"\x93NUMPY\2\0" + length.to_bytes(4, "little"))
+        for _ in range(50):
+            member.write(b" " * (length // 50))
+
+    def work() -> None:
+        limit_address_space(64 << 20)
+        os._exit(42 if main(["convert", str(path), str(tmp_path / "a.weig")]) == 1 else 43)
+
+    status, line = refused(path, ".weig", capsys)
+    assert (status, "500000000" in line) == (1, True)
+    assert in_child(work) == 42

@@ -116,6 +116,15 @@ def test_tied_weights_are_written_once(tmp_path: Path) -> None:
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
+def test_one_memory_in_two_byte_orders_is_no_alias(tmp_path: Path) -> None:
+    native = np.arange(4, dtype="<u4")
+    weig.save(tmp_path / "t.weig", {"a": native, "b": native.view(">u4"), "c": native.view("<i4")})
+    with weig.open(tmp_path / "t.weig") as file:
+        assert file["a"].numpy().tolist() == [0, 1, 2, 3]
+        assert file["b"].numpy().tolist() == [0, 1 << 24, 2 << 24, 3 << 24]
+        assert len({view.offset for view in file.values()}) == 3
+
+
 def test_a_mapping_that_makes_its_arrays_gives_no_aliases(tmp_path: Path) -> None:
     """The memory of one array that is gone can be the next one's."""
 
@@ -180,6 +189,7 @@ def test_saving_over_the_file_that_is_mapped(tmp_path: Path, backend: str) -> No
         ({"a": np.zeros(1, ml_dtypes.int4)}, "BAD_DTYPE"),
         ({"a": Source("F4", (2,), lambda: (b"x",))}, "BAD_DTYPE"),
         ({"a": [1, 2]}, "UNSUPPORTED"),
+        ({"a": np.ma.array([1, 2], mask=[0, 1])}, "UNSUPPORTED"),
         ({"a": Source("U8", (1,) * 65, lambda: (b"x",))}, "BAD_SHAPE"),
         ({"a": Source("U8", (2**27, 2**26), lambda: ())}, "BAD_SHAPE"),
         ({"a": Source("F64", (2**50, 0, 8), lambda: ())}, "BAD_SHAPE"),
@@ -247,6 +257,13 @@ def test_a_bad_target_is_refused(tmp_path: Path, target: str, code: str) -> None
 def test_a_name_of_255_bytes(tmp_path: Path) -> None:
     weig.save(tmp_path / ("n" * 255), {})
     assert os.listdir(tmp_path) == ["n" * 255]
+    weig.save(tmp_path / ("\U0001f600" * 60), {})
+    assert len(os.listdir(tmp_path)) == 2
+
+
+def test_a_path_with_a_nul(tmp_path: Path) -> None:
+    with pytest.raises(weig.WeigError, match="IO"):
+        weig.save(f"{tmp_path}/a\0b", {})
 
 
 def test_a_limit_of_the_file_size_leaves_the_old_file(tmp_path: Path) -> None:

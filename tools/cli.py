@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import os
@@ -47,32 +48,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line; gives its exit status. Never lets a traceback out for bad input."""
     words = list(sys.argv[1:] if argv is None else argv)
     chosen = words[0] if words and words[0] in COMMANDS else None
-    args = parser(chosen).parse_args(words)
-    if args.version:
-        import weig
-
-        print(f"weig {weig.__version__}")
-        return EXIT_OK
-    if chosen is None:
-        parser().print_help(sys.stderr)
-        return EXIT_USAGE
+    if words and words[-1] == "--":
+        # An empty variable behind the dashes must not become another, green run.
+        return fail("there is nothing after --", EXIT_USAGE)
+    if sys.stdout is None:  # closed by the caller: what we print has no place to go
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal of another encoding cannot show every name; it is shown escaped then.
         sys.stdout.reconfigure(errors="backslashreplace")
+    args = parser(chosen).parse_args(words)
+    if chosen is None and not args.version:
+        parser().print_help(sys.stderr)
+        return EXIT_USAGE
     try:
-        status: int = args.run(args)
+        status: int = version() if args.version else args.run(args)
         sys.stdout.flush()
     except WeigError as error:
         return fail(str(error))
     except BrokenPipeError:
-        # Whoever reads our output has gone; there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # whoever reads our output has gone; there is nobody to tell
         return EXIT_BAD
     except OSError as error:
+        _drop_output()
         return fail(f"IO: {escape(str(error))}")
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def version() -> int:
+    import weig
+
+    print(f"weig {weig.__version__}")
+    return EXIT_OK
+
+
+def _drop_output() -> None:
+    """Lets what is still buffered go nowhere, so that the interpreter's own flush cannot fail."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(message: str, status: int = EXIT_BAD) -> int:

@@ -37,6 +37,7 @@ from weig.tools.exchange import (
 )
 
 SUFFIX = ".npy"
+MAX_HEADER = 10_000  # bytes of an npy header: numpy's own limit for files that are not trusted
 # What the zip module raises for archives that are broken or of a kind that it does not know.
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError)
 EPOCH = (1980, 1, 1, 0, 0, 0)  # no time in the file: the same tensors, the same bytes
@@ -153,6 +154,12 @@ def _npy_header(
             parse = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
             if version not in parse:
                 raise ValueError(f"npy version {version[0]}.{version[1]}")
+            # numpy would read as much as the header's length says before it calls that too long.
+            width = 2 if version == (1, 0) else 4
+            length = stream.read(width)
+            if int.from_bytes(length, "little") > MAX_HEADER:
+                raise ValueError(f"a header of {int.from_bytes(length, 'little')} bytes")
+            stream.seek(-len(length), io.SEEK_CUR)
             shape, fortran, dtype = parse[version](stream)
             return tuple(map(int, shape)), fortran, dtype, stream.tell()
     except Exception as error:

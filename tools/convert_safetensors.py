@@ -107,8 +107,9 @@ def _header(file: File) -> tuple[int, dict[str, Any]]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        # The last pair of a name is the one in `result`; the first that is another's is a double.
+        last = {name: i for i, (name, _) in enumerate(pairs)}
+        twice = next(name for i, (name, _) in enumerate(pairs) if last[name] != i)
         raise WeigError("DUPLICATE_NAME", f"'{escape(twice)}' stands twice in the header")
     return result
 
