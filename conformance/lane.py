@@ -53,6 +53,7 @@ _WRONG = frozenset({Outcome.WRONG_VERDICT, Outcome.WRONG_CONTENT, Outcome.INTERN
 class Options:
     """How to run. ``timeout`` is in seconds a case, ``memory`` in bytes over the base line.
 
+    With ``memory`` None nobody's memory is measured.
     After so many ``hangs``, or so many ``faults`` (crashes, hangs, garbage), of one adapter the
     rest is not run; so many of its wrong answers (``repeats``) are repeated alone.
     """
@@ -63,7 +64,7 @@ class Options:
     seed: int = 0
     strict_codes: bool = False
     via: str | None = None
-    memory: int = 64 << 20
+    memory: int | None = 64 << 20
     repeats: int = MAX_REPEATS
     hangs: int = MAX_HANGS
     faults: int | None = None
@@ -152,7 +153,7 @@ class Lane:
         if self.budget.spent:
             return self._result(job, Outcome.NOT_RUN, "gave up after so many faults")
         try:
-            alone = self.options.isolation == "case" or "memory" in job.case.tags
+            alone = self.options.isolation == "case" or self._weighs(job)
             result = self._alone(job) if alone else self._shared(job)
             small = job.case.size <= GIANT
             if result.outcome in _WRONG and small and self.budget.repeat():
@@ -241,7 +242,7 @@ class Lane:
         timeout = self._timeout(job) + 4 * self.hello_seconds  # starting counts here
         try:
             # To be weighed, a worker must live a little longer than its answer.
-            measured = "memory" in job.case.tags
+            measured = self._weighs(job)
             reply = worker.ask(self._request(job, staged, data), timeout, last=not measured)
             own = worker.own_peak() if measured else 0
             ending = worker.kill() if isinstance(reply, Fault) else worker.finish(timeout)
@@ -255,13 +256,17 @@ class Lane:
         result = replace(result, stderr="" if result.outcome is Outcome.PASS else ending.stderr)
         return self._weighed(job, result, (own, ending.peak_rss)) if measured else result
 
+    def _weighs(self, job: Job) -> bool:
+        return self.options.memory is not None and "memory" in job.case.tags
+
     def _weighed(self, job: Job, result: Result, peaks: tuple[int, int]) -> Result:
         """A result that is right, unless its process needed too much memory."""
         if self.base_peaks is None:
             self.base_peaks = self._measure_base()
         pairs = zip(peaks, self.base_peaks, strict=True)
         over, base = max((peak - base, base) for peak, base in pairs if peak and base)
-        limit = self.options.memory + 2 * job.case.size  # a loader may hold the file, and swap it
+        # A loader may hold the file, and swap it.
+        limit = (self.options.memory or 0) + 2 * job.case.size
         if result.outcome is not Outcome.PASS or over <= limit:
             return result
         text = f"{over >> 20} MiB over its base line of {base >> 20} MiB"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -23,8 +23,8 @@ __all__ = ["NONE", "Kill", "Vice", "measure", "options", "read", "selected"]
 
 FOLDER = Path(__file__).with_name("vices")
 NOT_STARTED = "not-started"  # the outcome of a vice whose adapter does not even say hello
-TIMEOUT = 2.0  # seconds a case
-REPEATS = 3  # enough to tell what is wrong alone from what is wrong after other cases
+TIMEOUT = 4.0  # seconds a case
+REPEATS = 1  # enough to tell what is wrong alone from what is wrong after other cases
 FAULTS = 5  # after so many the rest of the cases is not run: each costs two processes
 
 
@@ -33,7 +33,8 @@ class Vice:
     """One wrong loader.
 
     ``rules`` are those that it breaks; where there are any, a case that catches it must be about
-    one of them. ``outcomes`` are those by which it must be caught.
+    one of them. ``outcomes`` are those by which it must be caught. Memory is measured (which costs
+    a process a case) where ``memory`` is one of the few outcomes that are named.
     """
 
     ident: str
@@ -41,9 +42,10 @@ class Vice:
     kind: str
     rules: tuple[str, ...] = ()
     outcomes: frozenset[str] = frozenset()
+    weighed: bool = False
 
 
-NONE = Vice("none", "nothing: the right loader", "none")
+NONE = Vice("none", "nothing: the right loader", "none", weighed=True)
 
 _FAILED = frozenset(str(one) for one in Outcome if bucket(one) is Bucket.FAILED) | {NOT_STARTED}
 
@@ -80,6 +82,7 @@ def read() -> tuple[Vice, ...]:
             item["kind"],
             tuple(item["rules"]),
             frozenset(item.get("outcome", _FAILED)),
+            "memory" in item.get("outcome", ()),
         )
         for item in table["vice"]
     )
@@ -105,16 +108,33 @@ def measure(
 ) -> tuple[Kill, ...]:
     """Runs every case over the right loader and these vices; raises SuiteError."""
     everybody = (NONE, *vices)
-    adapters = [Adapter(vice.ident, command(vice), ()) for vice in everybody]
+    weighed = [vice for vice in everybody if vice.weighed]
+    others = [vice for vice in everybody if not vice.weighed]
+    kills = {
+        **_measure(manifest, weighed, how, progress),
+        **_measure(manifest, others, replace(how, memory=None), progress),
+    }
+    return tuple(kills[vice.ident] for vice in everybody)
+
+
+def _measure(
+    manifest: Manifest,
+    vices: Sequence[Vice],
+    how: Options,
+    progress: Callable[[Result], None],
+) -> dict[str, Kill]:
+    adapters = [Adapter(vice.ident, command(vice), ()) for vice in vices]
     done = runner.run(manifest, manifest.cases, adapters, how, progress)
-    by_vice: dict[str, list[Result]] = {vice.ident: [] for vice in everybody}
+    results: dict[str, list[Result]] = {vice.ident: [] for vice in vices}
     for result in done.results:
-        by_vice[result.adapter].append(result)
+        results[result.adapter].append(result)
     rules = {case.ident: frozenset(case.rules) for case in manifest.cases}
-    return tuple(
-        _not_started(vice) if started.hello is None else _kill(vice, by_vice[vice.ident], rules)
-        for vice, started in zip(everybody, done.started, strict=True)
-    )
+    return {
+        vice.ident: _not_started(vice)
+        if one.hello is None
+        else _kill(vice, results[vice.ident], rules)
+        for vice, one in zip(vices, done.started, strict=True)
+    }
 
 
 def command(vice: Vice) -> tuple[str, ...]:
@@ -127,7 +147,7 @@ def _not_started(vice: Vice) -> Kill:
     return Kill(vice, ("hello",) if caught else (), (NOT_STARTED,), () if caught else ("hello",))
 
 
-def _kill(vice: Vice, results: Iterable[Result], rules: dict[str, frozenset[str]]) -> Kill:
+def _kill(vice: Vice, results: Sequence[Result], rules: Mapping[str, frozenset[str]]) -> Kill:
     caught: list[Result] = []
     others: list[Result] = []
     for result in results:

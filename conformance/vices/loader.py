@@ -359,7 +359,9 @@ class Loader:
     """The loader that the two tables make."""
 
     def __init__(self, checks: Mapping[str, Check], parts: Parts) -> None:
-        self.checks = checks
+        self.stages: dict[str, list[tuple[str, Check]]] = {}
+        for name, check in checks.items():
+            self.stages.setdefault(check.stage, []).append((name, check))
         self.parts = parts
 
     def answer(self, path: str, content: str, level: str) -> dict[str, Any]:
@@ -392,6 +394,6 @@ class Loader:
             self._stage("deep", f)
 
     def _stage(self, stage: str, *args: object) -> None:
-        for name, check in self.checks.items():
-            if check.stage == stage and check.broken(*args):
+        for name, check in self.stages.get(stage, ()):
+            if check.broken(*args):
                 raise RefusedError(check.code, name)
