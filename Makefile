@@ -2,6 +2,7 @@
 # make test   build, then run the tests
 # make lint   formatters, linters, type checker
 # make asan   the tests of the native loaders and the suite again, under AddressSanitizer and UndefinedBehaviorSanitizer
+# make hosts  the suite over the C and C++ libraries on other kinds of hosts: big-endian, 32 bits, strict alignment (qemu-user)
 # make spec   regenerate spec/generated from spec/weig.ksy (needs Node); make spec-check fails where it is stale
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +46,9 @@ asan:
 	  --config-settings=cmake.define.WEIG_SANITIZE=ON --config-settings=cmake.define.WEIG_WERROR=ON '.[test]'
 	.ci/asan $(ASAN)/bin/python
 
+hosts: $(VENV)/ok
+	.ci/hosts $(BIN)/weig
+
 spec: tools/node_modules
 	node tools/ksc.mjs
 
@@ -61,4 +65,4 @@ help:
 clean:
 	rm -rf $(VENV) .build
 
-.PHONY: run test lint asan spec spec-check help clean
+.PHONY: run test lint asan hosts spec spec-check help clean
