@@ -7,6 +7,7 @@ here once; the rest of the engine trusts it.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from weig.conformance.outcome import SuiteError
 
-__all__ = ["Case", "Manifest", "Rule", "Span", "Want", "WantTensor", "read"]
+__all__ = ["Case", "Manifest", "Rule", "Series", "Span", "Want", "WantTensor", "read"]
 
 KINDS = (
     "file",
@@ -74,12 +75,39 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """Little-endian 64-bit words, again and again with something added, at a place in a file.
+
+    ``times`` counts nested loops, the outermost first; ``steps`` says for each loop what every turn
+    of it adds to each word.
+    """
+
+    offset: int
+    words: tuple[int, ...]
+    times: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+
+    def data(self) -> bytes:
+        """The bytes, which may be many millions."""
+        rows = [self.words]
+        for turns, step in zip(self.times, self.steps, strict=True):
+            rows = [
+                tuple(word + turn * more for word, more in zip(row, step, strict=True))
+                for row in rows
+                for turn in range(turns)
+            ]
+        layout = struct.Struct(f"<{len(self.words)}Q")
+        return b"".join(layout.pack(*row) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One file and what a conforming loader says to it.
 
     ``file`` is relative to the manifest: the file itself, or what a symbolic link points to; None
     where there is no such file. ``limits`` are the numbers of the case that a loader may claim a
     limit for: ``max_size`` (of the file, in bytes) and whatever the manifest calls ``max_...``.
+    A sparse file is zeros, overlaid by ``series`` and then by ``pieces`` (offset and bytes).
     """
 
     ident: str
@@ -104,6 +132,7 @@ class Case:
     fields: tuple[Span, ...] = ()
     want: Want | None = None
     pieces: tuple[tuple[int, bytes], ...] = ()
+    series: tuple[Series, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,12 +207,18 @@ def _case(table: Mapping[str, Any]) -> Case:
         pieces=tuple(
             (piece["offset"], bytes.fromhex(piece["hex"])) for piece in table.get("pieces") or ()
         ),
+        series=tuple(_series(item) for item in table.get("series") or ()),
     )
     if kind == "file" and case.file is None:
         raise ValueError(f"case {ident} names no file")
     if kind in ("device", "host-path") and case.path is None:
         raise ValueError(f"case {ident} names no path")
     return case
+
+
+def _series(table: Mapping[str, Any]) -> Series:
+    steps = tuple(tuple(step) for step in table["steps"])
+    return Series(table["offset"], tuple(table["words"]), tuple(table["times"]), steps)
 
 
 def _limits(table: Mapping[str, Any]) -> dict[str, int]:

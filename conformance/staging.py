@@ -172,6 +172,9 @@ def _regular(case: Case, sources: Sources, path: Path) -> Staged:
     if case.file is None or case.pieces:
         with path.open("xb") as file:
             file.truncate(case.size)
+            for series in case.series:
+                file.seek(series.offset)
+                file.write(series.data())
             for offset, piece in case.pieces:
                 file.seek(offset)
                 file.write(piece)

@@ -15,13 +15,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from weig.conformance import runner
-from weig.conformance.manifest import Manifest
+from weig.conformance.manifest import Case, Manifest
 from weig.conformance.outcome import Bucket, Outcome, Result, bucket
 from weig.conformance.runner import Adapter, Options
 
 __all__ = ["NONE", "Kill", "Vice", "measure", "options", "read", "selected"]
 
 FOLDER = Path(__file__).with_name("vices")
+SLOW = "slow"  # the tag of cases that take long
 NOT_STARTED = "not-started"  # the outcome of a vice whose adapter does not even say hello
 TIMEOUT = 4.0  # seconds a case
 REPEATS = 1  # enough to tell what is wrong alone from what is wrong after other cases
@@ -33,8 +34,8 @@ class Vice:
     """One wrong loader.
 
     ``rules`` are those that it breaks; where there are any, a case that catches it must be about
-    one of them. ``outcomes`` are those by which it must be caught. Memory is measured (which costs
-    a process a case) where ``memory`` is one of the few outcomes that are named.
+    one of them. ``outcomes`` are those by which it must be caught. A ``costly`` one wastes memory
+    or time: it takes cases to catch it that take long, so nobody else is given them.
     """
 
     ident: str
@@ -42,10 +43,10 @@ class Vice:
     kind: str
     rules: tuple[str, ...] = ()
     outcomes: frozenset[str] = frozenset()
-    weighed: bool = False
+    costly: bool = False
 
 
-NONE = Vice("none", "nothing: the right loader", "none", weighed=True)
+NONE = Vice("none", "nothing: the right loader", "none", costly=True)
 
 _FAILED = frozenset(str(one) for one in Outcome if bucket(one) is Bucket.FAILED) | {NOT_STARTED}
 
@@ -82,7 +83,7 @@ def read() -> tuple[Vice, ...]:
             item["kind"],
             tuple(item["rules"]),
             frozenset(item.get("outcome", _FAILED)),
-            "memory" in item.get("outcome", ()),
+            bool({"hang", "memory"} & set(item.get("outcome", ()))),
         )
         for item in table["vice"]
     )
@@ -108,23 +109,25 @@ def measure(
 ) -> tuple[Kill, ...]:
     """Runs every case over the right loader and these vices; raises SuiteError."""
     everybody = (NONE, *vices)
-    weighed = [vice for vice in everybody if vice.weighed]
-    others = [vice for vice in everybody if not vice.weighed]
+    costly = [vice for vice in everybody if vice.costly]
+    others = [vice for vice in everybody if not vice.costly]
+    quick = [case for case in manifest.cases if SLOW not in case.tags]
     kills = {
-        **_measure(manifest, weighed, how, progress),
-        **_measure(manifest, others, replace(how, memory=None), progress),
+        **_measure(manifest, manifest.cases, costly, how, progress),
+        **_measure(manifest, quick, others, replace(how, memory=None), progress),
     }
     return tuple(kills[vice.ident] for vice in everybody)
 
 
 def _measure(
     manifest: Manifest,
+    cases: Sequence[Case],
     vices: Sequence[Vice],
     how: Options,
     progress: Callable[[Result], None],
 ) -> dict[str, Kill]:
     adapters = [Adapter(vice.ident, command(vice), ()) for vice in vices]
-    done = runner.run(manifest, manifest.cases, adapters, how, progress)
+    done = runner.run(manifest, cases, adapters, how, progress)
     results: dict[str, list[Result]] = {vice.ident: [] for vice in vices}
     for result in done.results:
         results[result.adapter].append(result)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 LIMIT = 9007199254740991
@@ -251,11 +252,12 @@ def _shape_rules(
 
 def _overlap(extents: list[tuple[int, int, int]]) -> bool:
     distinct = sorted(set(extents))
-    return any(
-        a[0] < b[0] + b[1] and b[0] < a[0] + a[1]
-        for index, a in enumerate(distinct)
-        for b in distinct[index + 1 :]
-    )
+    for index, a in enumerate(distinct):
+        for b in islice(distinct, index + 1, None):
+            if b[0] >= a[0] + a[1]:
+                break  # and so does every later one
+            return True
+    return False
 
 
 def _deep(read: Read, size: int) -> Iterator[Broken]:
