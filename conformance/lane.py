@@ -7,6 +7,7 @@ loader may die late of what it did early; where neither repeats, the case is *or
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -263,7 +264,10 @@ class Lane:
         """A result that is right, unless its process needed too much memory."""
         if self.base_peaks is None:
             self.base_peaks = self._measure_base()
-        pairs = zip(peaks, self.base_peaks, strict=True)
+        # What a process waited for counts what the suite had when it started it: see Ending.
+        suite = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        own, waited = self.base_peaks
+        pairs = zip(peaks, (own, max(waited, suite)), strict=True)
         over, base = max((peak - base, base) for peak, base in pairs if peak and base)
         # A loader may hold the file, and swap it.
         limit = (self.options.memory or 0) + 2 * job.case.size

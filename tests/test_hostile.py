@@ -173,3 +173,34 @@ def test_no_address_space_is_too_large(tmp_path: Path, mode: str, backend: str) 
             os._exit(REFUSED if error.code == "TOO_LARGE" else 43)
 
     assert in_child(work) == REFUSED
+
+
+def test_holes_are_not_copied_and_data_between_them_is(tmp_path: Path, backend: str) -> None:
+    """Mode *read* of 8 GiB of holes with a byte every 2 GiB, for who has memory for a few pages."""
+    size = 8 << 30
+    path = tmp_path / "t.weig"
+    fields = bytearray(one_tensor(b"", 4, (0,)))
+    data_at = struct.unpack_from("<Q", fields, 24)[0]
+    struct.pack_into("<Q", fields, 32, data_at + size + 8)
+    struct.pack_into("<Q", fields, 64 + 40, size)
+    struct.pack_into("<Q", fields, 112, size)
+    places = [0, 2 << 30, (4 << 30) + 5, (6 << 30) - 1, size - 1]
+    with path.open("wb") as file:
+        file.write(fields[:data_at])
+        file.truncate(data_at + size)
+        for place in places:
+            file.seek(data_at + place)
+            file.write(b"\7")
+        file.seek(data_at + size)
+        file.write(struct.pack("<Q", 0x57454947454E4421))
+    if os.stat(path).st_blocks * 512 > 1 << 30:
+        pytest.skip("the file system has no holes")
+    with path.open("rb") as file:
+        if os.lseek(file.fileno(), data_at + 4096, os.SEEK_DATA) < 2 << 30:
+            pytest.skip("the file system does not tell where holes are")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with weig.open(path, "read", backend) as opened:
+        data = opened["t"].data
+        assert [data[place] for place in places] == [7] * 5
+        assert data[1] == data[(2 << 30) + 1] == data[size - 2] == 0
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10  # KiB

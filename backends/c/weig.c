@@ -171,6 +171,41 @@ read_bytes(const weig_file *file, uint8_t *to, uint64_t offset, uint64_t size, w
     return WEIG_OK;
 }
 
+/* The next range from *start up to *stop that is not a hole; all where the file system does not
+ * tell. */
+static void next_data(const weig_file *file, uint64_t *start, uint64_t *stop) {
+#ifdef SEEK_DATA
+    struct stat status;
+    const off_t data = lseek(file->descriptor, (off_t)*start, SEEK_DATA);
+    if (data < 0) {
+        /* ENXIO: nothing but a hole up to the end, unless the file was cut. */
+        if (errno == ENXIO && fstat(file->descriptor, &status) == 0 &&
+            (uint64_t)status.st_size >= file->size)
+            *start = *stop;
+        return;
+    }
+    *start = (uint64_t)data < *stop ? (uint64_t)data : *stop;
+    const off_t hole = lseek(file->descriptor, data, SEEK_HOLE);
+    if (hole > data && (uint64_t)hole < *stop)
+        *stop = (uint64_t)hole;
+#else
+    (void)file, (void)start, (void)stop;
+#endif
+}
+
+/* The bytes from `start` to `stop` into fresh memory, which has the zeros of holes already. */
+static weig_code
+copy_bytes(const weig_file *file, uint8_t *base, uint64_t start, uint64_t stop, weig_error *error) {
+    weig_code code = WEIG_OK;
+    while (code == WEIG_OK && start < stop) {
+        uint64_t end = stop;
+        next_data(file, &start, &end);
+        code = read_bytes(file, base + start, start, end - start, error);
+        start = end;
+    }
+    return code;
+}
+
 /* The header and the sentinel, read: faulting them in through a map would read far more. */
 static weig_code check_ends(weig_file *file, weig_error *error) {
     uint8_t header[WEIG_HEADER_SIZE];
@@ -212,11 +247,11 @@ static weig_code copy_file(weig_file *file, weig_error *error) {
     file->data = to;
     const uint64_t head =
         file->data_offset + sizeof(uint64_t); /* the scan of a name may look that far */
-    weig_code code = read_bytes(file, to, 0, head, error);
+    weig_code code = copy_bytes(file, to, 0, head, error);
     if (code == WEIG_OK)
         code = weig_check_records(file, error);
     if (code == WEIG_OK)
-        code = read_bytes(file, to + head, head, file->size - head, error);
+        code = copy_bytes(file, to, head, file->size, error);
     weig_memory_seal(file->memory);
     return code;
 }

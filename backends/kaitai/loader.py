@@ -240,12 +240,25 @@ def _map(descriptor: int, size: int, file: Any) -> mmap.mmap:
         raise WeigError("TOO_LARGE", f"{size} bytes", rule="OPEN-9") from None
     except ValueError as error:  # the file became shorter
         raise WeigError("TRUNCATED", str(error), rule="OPEN-11") from None
-    file.seek(0)
     with memoryview(memory) as target:
         at = 0
         while at < size:
-            n = file.readinto(target[at : at + _COPY])
-            if not n:
-                raise WeigError("TRUNCATED", f"the file ends at byte {at}", rule="OPEN-11")
-            at += n
+            at, end = _data(descriptor, at, size)
+            file.seek(at)
+            while at < end:
+                n = file.readinto(target[at : min(end, at + _COPY)])
+                if not n:
+                    raise WeigError("TRUNCATED", f"the file ends at byte {at}", rule="OPEN-11")
+                at += n
     return memory
+
+
+def _data(descriptor: int, at: int, size: int) -> tuple[int, int]:
+    """The next range from ``at`` on that is no hole of the file: the copy has its zeros already."""
+    try:
+        start = os.lseek(descriptor, at, os.SEEK_DATA)
+        return min(start, size), min(os.lseek(descriptor, start, os.SEEK_HOLE), size)
+    except OSError as error:
+        if error.errno == errno.ENXIO and os.fstat(descriptor).st_size >= size:
+            return size, size  # a hole up to the end
+        return at, size  # cut meanwhile, or a file system that does not tell
