@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weig.conformance import strength
-from weig.conformance.outcome import Result
 from weig.conformance.strength import Kill
 from weig.tools.conformance_arguments import add_manifest, count, suite
 from weig.tools.conformance_exit import EXIT_CONFORMS, EXIT_FAILS, UsageError
@@ -51,7 +50,7 @@ def _run(args: argparse.Namespace) -> int:
     if not vices:
         raise UsageError("no wrong loader is selected")
     seed = secrets.randbits(32) if args.seed is None else args.seed
-    progress = _Progress((len(vices) + 1) * len(whole.cases))
+    progress = _Progress()
     kills = strength.measure(whole, vices, strength.options(args.jobs, seed), progress)
     progress.clear()
     for line in _objects(kills) if args.json else _table(kills, seed):
@@ -96,22 +95,20 @@ def _table(kills: Sequence[Kill], seed: int) -> Iterator[str]:
 
 
 class _Progress:
-    """How many results are there, on one line of standard error where that is a terminal."""
+    """How many loaders are done, on one line of standard error where that is a terminal."""
 
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
+    WIDTH = 20
+
+    def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
 
-    def __call__(self, result: Result) -> None:
-        self._done += 1
-        if self._shown and self._done % 500 == 0:
-            self._write(f"{self._done}/{self._total}")
+    def __call__(self, done: int, total: int) -> None:
+        self._write(f"{done}/{total}".ljust(self.WIDTH))
 
     def clear(self) -> None:
-        if self._shown:
-            self._write("")
-            sys.stderr.write("\r")
+        self._write(f"{'':<{self.WIDTH}}\r")
 
     def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r{text:<30}")
-        sys.stderr.flush()
+        if self._shown:
+            sys.stderr.write(f"\r{text}")
+            sys.stderr.flush()
