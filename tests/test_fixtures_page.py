@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import struct
 
 import pytest
 
 from weig.fixtures import materialize
 from weig.fixtures.manifest import build
+from weig.fixtures.series import Series
 from weig.spec.dtypes import DTYPES
 
 PAGE = materialize.PAGE.read_text(encoding="utf-8")
@@ -45,3 +47,11 @@ def test_units_of_the_digest(unit: int) -> None:
     if "every F8_…" in told:
         told = told - {"every F8_…"} | {d.name for d in DTYPES if d.name.startswith("F8_")}
     assert told == {d.name for d in DTYPES if d.unit == unit}
+
+
+def test_the_example_of_a_series() -> None:
+    series = Series(0, (10, 0), (2, 3), ((100, 0), (1, 7)))
+    words = struct.unpack("<12Q", series.data())
+    pairs = ", ".join(f"{a} {b}" for a, b in zip(words[::2], words[1::2], strict=True))
+    assert pairs == "10 0, 11 7, 12 14, 110 0, 111 7, 112 14"
+    assert f"are the pairs {pairs}," in PAGE
