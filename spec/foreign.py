@@ -12,18 +12,13 @@ SIGNATURES = (
     (0, b"\x93NUMPY", "an npy file"),
     (0, b"\x80\x02", "a pickle (an old torch checkpoint)"),
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-    (0, b"<!DOCTYPE", "an HTML page"),
-    (0, b"<!doctype", "an HTML page"),
-    (0, b"<html", "an HTML page"),
-    (0, b"<HTML", "an HTML page"),
+    (0, b"<", "HTML or XML: perhaps a page instead of a download"),
     (8, b'{"', "a safetensors file"),
 )
-# Enough of a file to tell all of them.
-LONGEST = max(offset + len(start) for offset, start, _ in SIGNATURES)
 
 
 def kind_of(head: bytes) -> str | None:
-    """What a file is by its first bytes (`LONGEST` of them are enough), or None."""
+    """What a file is by its first bytes (those of a header are more than enough), or None."""
     for offset, start, kind in SIGNATURES:
         if head[offset : offset + len(start)] == start:
             return kind

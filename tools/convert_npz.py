@@ -30,10 +30,10 @@ from weig.tools.exchange import (
     ConversionError,
     Options,
     Origin,
-    checked,
     counted,
     nbytes,
     reordered,
+    unchanged,
 )
 
 SUFFIX = ".npy"
@@ -98,7 +98,7 @@ def write(path: str, origin: Origin, options: Options) -> None:
             member.file_size = len(head) + nbytes(source)  # says whether it needs ZIP64
             with archive.open(member, "w") as target:
                 target.write(head)
-                for piece in pieces(source):
+                for piece in pieces(name, source):
                     target.write(piece)
 
 
@@ -176,7 +176,7 @@ def _pieces(
     if npy.fortran:
         raw = _row_major(raw, npy)
     little = reordered(raw, npy.dtype, npy.order)
-    return checked(name, npy.dtype, little, file.check_unmodified)
+    return unchanged(little, file.check_unmodified)
 
 
 def _inflated(

@@ -23,11 +23,11 @@ from weig.tools.exchange import (
     ConversionError,
     Options,
     Origin,
-    checked,
     counted,
     nbytes,
     pread,
     total,
+    unchanged,
 )
 
 LENGTH_SIZE = 8
@@ -67,8 +67,8 @@ def write(path: str, origin: Origin, options: Options) -> None:
         write_all(fd, memoryview(header), 0)
         position = len(header)
         pieces = counted(origin, options.progress)
-        for _, source in tensors:
-            for piece in pieces(source):
+        for name, source in tensors:
+            for piece in pieces(name, source):
                 write_all(fd, piece, position)
                 position += len(piece)
         _validated(f"/dev/fd/{fd}", path)
@@ -145,12 +145,12 @@ def _range(file: File, name: str, entry: Any) -> tuple[int, int, str]:
 
 def _source(file: File, name: str, entry: dict[str, Any], start: int) -> Source:
     dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-    return Source(dtype, shape, partial(_pieces, file, name, dtype, start + begin, end - begin))
+    return Source(dtype, shape, partial(_pieces, file, start + begin, end - begin))
 
 
-def _pieces(file: File, name: str, dtype: str, offset: int, size: int) -> Iterator[memoryview]:
+def _pieces(file: File, offset: int, size: int) -> Iterator[memoryview]:
     raw = (memoryview(piece) for piece in pread(file.fd, offset, size, file.path))
-    return checked(name, dtype, raw, file.check_unmodified)
+    return unchanged(raw, file.check_unmodified)
 
 
 def _packed(tensors: list[tuple[str, Source]]) -> bytes:

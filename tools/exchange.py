@@ -70,14 +70,20 @@ def total(origin: Origin, *, shared: bool) -> int:
     return sum(sizes.values())
 
 
-def counted(origin: Origin, progress: Progress) -> Callable[[Source], Iterator[memoryview]]:
-    """A function that gives a tensor's pieces and tells ``progress`` of all of them together."""
+def counted(origin: Origin, progress: Progress) -> Callable[[str, Source], Iterator[memoryview]]:
+    """A function that gives a tensor's pieces and tells ``progress`` of all of them together.
+
+    It looks at BOOLs (BOOL-1), as WEIG's own writer does: other programs take a 2 for neither.
+    """
     everything, done = total(origin, shared=False), 0
 
-    def pieces(source: Source) -> Iterator[memoryview]:
+    def pieces(name: str, source: Source) -> Iterator[memoryview]:
         nonlocal done
         for piece in source.chunks():
             data = memoryview(piece).cast("B")
+            if source.dtype == "BOOL" and bytes(data).translate(None, b"\0\1"):
+                message = f"'{escape(name)}' has a BOOL that is neither 0 nor 1"
+                raise WeigError("BAD_BOOL", message, rule="BOOL-1")
             yield data
             done += len(data)
             progress(done, everything)
@@ -98,18 +104,12 @@ def reordered(pieces: Iterable[bytes | memoryview], dtype: str, order: str) -> I
         yield np.frombuffer(piece, f">u{unit}").astype(f"<u{unit}").view(np.uint8).data
 
 
-def checked(
-    name: str, dtype: str, pieces: Iterable[memoryview], unmodified: Callable[[], None]
+def unchanged(
+    pieces: Iterable[memoryview], check_unmodified: Callable[[], None]
 ) -> Iterator[memoryview]:
-    """The pieces, BOOLs looked at (BOOL-1), and after the last one that the file did not change."""
-    for piece in pieces:
-        # Other programs take a 2 for neither true nor false.
-        if dtype == "BOOL" and bytes(piece).translate(None, b"\0\1"):
-            raise WeigError(
-                "BAD_BOOL", f"'{escape(name)}' has a BOOL that is neither 0 nor 1", rule="BOOL-1"
-            )
-        yield piece
-    unmodified()
+    """The pieces, and after the last one the check that the file did not change meanwhile."""
+    yield from pieces
+    check_unmodified()
 
 
 def pread(fd: int, offset: int, size: int, path: str) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weig.backends.interface import Mode, Progress, Record
 from weig.spec.dtypes import BY_CODE
 from weig.spec.errors import WeigError, escape
+from weig.spec.foreign import kind_of
 from weig.spec.layout import MAGIC_BYTES, MIN_FILE_SIZE, RECORD_SIZE, ByteOrder
 
 if TYPE_CHECKING:
@@ -28,15 +29,6 @@ if TYPE_CHECKING:
 
 NAME = "kaitai"
 
-# The starts of files that people take for model weights by mistake.
-_FOREIGN = (
-    (b"version https://git-lfs", "a git-LFS pointer: fetch the file itself"),
-    (b"<", "HTML or XML: perhaps a page instead of a download"),
-    (b"PK\x03\x04", "a ZIP archive, as torch.save and numpy.savez write it"),
-    (b"GGUF", "GGUF"),
-    (b"\x1f\x8b", "gzip: decompress it first"),
-    (b"\x93NUMPY", "a numpy array (.npy)"),
-)
 _POPULATE_READ = 22  # MADV_POPULATE_READ: Linux 5.14, and no name in the mmap module
 _COPY = 1 << 26
 
@@ -213,21 +205,14 @@ def _checked_size(descriptor: int) -> int:
         raise WeigError("NOT_REGULAR_FILE", stat.filemode(status.st_mode), rule="OPEN-1")
     start = os.pread(descriptor, MIN_FILE_SIZE, 0)
     if len(start) >= 4 and start[:4] not in MAGIC_BYTES:
-        message = f"the file starts with {start[:4].hex(' ')}{_hint(start)}"
+        kind = kind_of(start)
+        hint = f"; it looks like {kind}" if kind else ""
+        message = f"the file starts with {start[:4].hex(' ')}{hint}"
         raise WeigError("BAD_MAGIC", message, field="header.magic", rule="HDR-2")
     if status.st_size < MIN_FILE_SIZE:
         message = f"{status.st_size} bytes; the smallest file has {MIN_FILE_SIZE}"
         raise WeigError("TOO_SMALL", message, rule="HDR-1")
     return status.st_size
-
-
-def _hint(start: bytes) -> str:
-    for magic, what in _FOREIGN:
-        if start.startswith(magic):
-            return f"; it looks like {what}"
-    if start[8:10] == b'{"':
-        return "; it looks like safetensors"
-    return ""
 
 
 def _map(descriptor: int, size: int, file: Any) -> mmap.mmap:

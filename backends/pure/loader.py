@@ -32,13 +32,13 @@ def open(path: str, mode: Mode) -> PureFile:
 
     source = Source(path)
     head, tail = source.ends()
-    head_only = header.check(head, tail, source.size)
+    checked = header.check(head, tail, source.size)
     buffer = source.memory(mode)
     if mode == "read":
         # The file may have changed while it was copied: what is checked is the copy.
         copied = bytes(buffer[: len(head)]), bytes(buffer[-len(tail) :])
-        head_only = header.check(*copied, source.size)
-    return PureFile(source, head_only, records.read(buffer, head_only), buffer)
+        checked = header.check(*copied, source.size)
+    return PureFile(source, checked, records.read(buffer, checked), buffer)
 
 
 class PureFile:
