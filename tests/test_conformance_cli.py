@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shlex
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +63,9 @@ def test_exit_status_and_last_line(
         (["run", "--backend", "c", "--", "true"], 2, "either --backend or -- COMMAND"),
         (["run", "--backend", "cobol"], 2, "no bundled loader 'cobol'"),
         (["run", "--known", "/nowhere.toml", "--", "true"], 2, "/nowhere.toml: No such file"),
+        (["run", "--junit", "/nowhere/x.xml", "--", "true"], 2, "there is no folder /nowhere"),
+        (["run", "--results", "/nowhere/x", "--", "true"], 2, "there is no folder /nowhere"),
+        (["merge", "/nowhere/x", "/nowhere/y"], 2, "there is no folder /nowhere"),
         (["run", "--manifest", "/nowhere", "--", "true"], 4, "cannot read the manifest"),
         (["compare", "/nowhere", "/nowhere"], 2, "No such file"),
         (["doctor", "--backend", "pure"], 2, "one adapter"),
@@ -111,8 +119,8 @@ def test_files_and_json(toy: str, tmp_path: Path, capsys: Out) -> None:
 
 
 def test_a_report_that_cannot_be_written_is_no_verdict(toy: str, capsys: Out) -> None:
-    assert run(toy, "right", "-k", "good-1", "--results", "/nowhere/r.jsonl") == 4
-    assert "/nowhere/r.jsonl: No such file" in capsys.readouterr().err
+    assert run(toy, "right", "-k", "good-1", "--results", "/proc/r.jsonl") == 4
+    assert "/proc/r.jsonl: No such file" in capsys.readouterr().err
 
 
 def test_known_failures(toy: str, tmp_path: Path, capsys: Out) -> None:
@@ -225,3 +233,33 @@ def test_the_example_adapter_runs_as_it_stands(checkout: Path, tmp_path: Path, c
     assert main([*words, "--json", "--", *command]) in (0, 1)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {line["outcome"] for line in lines[1:-1]} == {"pass"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_asked_to_end_leaves_nothing(
+    toy: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    words = ["-m", "weig.tools.cli", "conformance", "run", "--manifest", toy, "--timeout", "1"]
+    process = subprocess.Popen(
+        [sys.executable, *words, "--", *toy_suite.command("hang")],
+        env={**os.environ, "TMPDIR": str(room)},
+        stdout=subprocess.DEVNULL,
+    )
+    while process.poll() is None and not list(room.glob("weig-*/*.weig")):
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
+    assert not list(room.iterdir())
+    assert not _alive(f"TMPDIR={room}".encode())
+
+
+def _alive(variable: bytes) -> list[Path]:
+    """The processes that have this in their environment: a run and all that it started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if variable in path.read_bytes().split(b"\0"):
+                found.append(path)
+    return found

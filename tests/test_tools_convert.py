@@ -390,7 +390,8 @@ def _grown(folder: Path, source: Path) -> bool:
     return bool(others) and others[0].stat().st_size > 0
 
 
-def test_termination_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_termination_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     path, size = tmp_path / "x.safetensors", 1 << 30
     header = st("{%s}" % (ENTRY % ("F32", f"[{size // 4}]", f"0,{size}")))
     path.write_bytes(header)
@@ -400,8 +401,8 @@ def test_termination_leaves_nothing(tmp_path: Path) -> None:
     # The new file has its size from the start; then the tensor is written.
     while process.poll() is None and not _grown(tmp_path, path):
         time.sleep(0.001)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 128 + signal.SIGTERM
+    process.send_signal(number)
+    assert process.wait() == 128 + number
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 

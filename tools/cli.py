@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from weig.spec.errors import WeigError, escape
+from weig.tools.signals import unwinding
 
 # Subcommand -> (module of weig.tools, one line of help). A module is imported only when it is used.
 COMMANDS = {
@@ -61,8 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().print_help(sys.stderr)
         return EXIT_USAGE
     try:
-        status: int = version() if args.version else args.run(args)
-        sys.stdout.flush()
+        with unwinding():
+            status: int = version() if args.version else args.run(args)
+            sys.stdout.flush()
     except WeigError as error:
         return fail(str(error))
     except BrokenPipeError:

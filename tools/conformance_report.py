@@ -18,9 +18,9 @@ from weig.conformance import (
 from weig.conformance.manifest import Manifest
 from weig.conformance.results import Results
 from weig.tools.conformance_arguments import add_manifest, suite
-from weig.tools.conformance_exit import EXIT_CONFORMS, EXIT_FAILS
+from weig.tools.conformance_exit import EXIT_CONFORMS, EXIT_FAILS, UsageError
 
-__all__ = ["add_compare", "add_files", "add_merge", "add_report", "write_files"]
+__all__ = ["add_compare", "add_files", "add_merge", "add_report", "check_files", "write_files"]
 
 
 def add_compare(actions: Any) -> None:
@@ -69,6 +69,13 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, type=Path, metavar="FILE", help=text)
 
 
+def check_files(*files: Path | None) -> None:
+    """Raises UsageError, before long work, where a report could not be written after it."""
+    for file in files:
+        if file is not None and not file.parent.is_dir():
+            raise UsageError(f"{file}: there is no folder {file.parent}")
+
+
 def write_files(args: argparse.Namespace, found: Results, whole: Manifest) -> bool:
     """Writes what `add_files` lets one ask for; gives whether that was anything."""
     if args.html:
@@ -94,6 +101,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _merge(args: argparse.Namespace) -> int:
+    check_files(args.out)
     found = results.merge([results.read(path) for path in args.files])
     results.write(found, args.out)
     print(report_text.summary(found))
@@ -101,6 +109,7 @@ def _merge(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
+    check_files(args.html, args.junit, args.badge)
     found = results.merge([results.read(path) for path in args.files])
     whole = suite(args.manifest)
     unknown = {item.case for item in found.results} - {case.ident for case in whole.cases}

@@ -23,7 +23,7 @@ from weig.tools.conformance_exit import (
     EXIT_NOT_STARTED,
     say,
 )
-from weig.tools.conformance_report import add_files, write_files
+from weig.tools.conformance_report import add_files, check_files, write_files
 
 __all__ = ["add_run"]
 
@@ -107,6 +107,7 @@ def _options(args: argparse.Namespace) -> Options:
 
 
 def _run(args: argparse.Namespace) -> int:
+    check_files(args.results, args.html, args.junit, args.badge)
     whole = suite(args.manifest)
     cases = selected(args, whole)
     entries = known.read(args.known) if args.known else ()

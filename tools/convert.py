@@ -5,13 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from weig.spec.errors import escape
@@ -61,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from weig.tools.exchange import ConversionError
 
     try:
-        with _termination_cleans_up():
-            summary = _convert(args)
+        summary = _convert(args)
     except ConversionError as refused:
         return fail(str(refused), refused.status)
     if args.json:
@@ -163,20 +157,3 @@ def _check_space(path: str, origin: Origin, *, shared: bool) -> None:
 
 def _note(text: str) -> None:
     print(f"weig: note: {text}", file=sys.stderr)
-
-
-@contextmanager
-def _termination_cleans_up() -> Iterator[None]:
-    """Makes SIGTERM unwind the stack, so that the half-written file is removed."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
