@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import toy_suite
 from weig.conformance import catalogue, results
 from weig.conformance.catalogue import BuildError
 from weig.conformance.outcome import SuiteError
+from weig.fixtures.cases import load
 from weig.tools import conformance_adapters
 from weig.tools.cli import main
 
@@ -346,3 +348,21 @@ def test_reports_that_cannot_be(tmp_path: Path, root: Path, capsys: Out) -> None
     assert [text in line for text, line in zip(
         ("twice: my-a good-1", "No such file", "another suite?"), errors, strict=True
     )] == [True] * 3  # fmt: skip
+
+
+def test_the_matrix_in_the_readme_is_of_all_cases_and_all_languages(checkout: Path) -> None:
+    """Whoever adds a case or a language runs them all, and puts the new table in."""
+    text = (checkout / "README.md").read_text("utf-8")
+    lines = text.partition("<!-- matrix: begin -->")[2].partition("<!-- matrix: end -->")[0]
+    head, _, languages, *chapters, everything = [
+        [cell.strip() for cell in line[2:-2].split(" | ")] for line in lines.split("\n")[1:-1]
+    ]
+    cases = load()
+    counts = Counter(case.chapter for case in cases)
+    assert {row[0]: row[1:] for row in chapters} == {
+        chapter: [f"{count}/{count}"] * len(languages[1:]) for chapter, count in counts.items()
+    }
+    assert everything[1:] == [f"{len(cases)}/{len(cases)}"] * len(languages[1:])
+    assert len(head) == len(languages)
+    entries = catalogue.read(checkout / "conformance" / "adapters")
+    assert sorted(languages[1:]) == sorted(entry.language for entry in entries)
