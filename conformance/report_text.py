@@ -140,7 +140,7 @@ def again(result: Result, results: Results) -> str:
     adapter = next(item for item in results.adapters if item.label == result.adapter)
     words = ["weig", "conformance", "run"]
     if result.outcome is Outcome.ORDER_DEPENDENT:  # it takes the cases before to show it
-        words += ["--seed", str(results.seed), "--isolation", results.isolation]
+        words += adapter.order
     else:
         words += ["-k", result.case, "--isolation", "case"]
     if results.strict_codes:

@@ -40,7 +40,11 @@ class ResultsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AdapterInfo:
-    """An adapter of a run. ``problem`` says why it did not start, or is empty."""
+    """An adapter of a run. ``problem`` says why it did not start, or is empty.
+
+    ``again`` selects the adapter on the suite's command line, ``order`` the same cases in the same
+    order.
+    """
 
     label: str
     command: tuple[str, ...]
@@ -51,6 +55,7 @@ class AdapterInfo:
     profiles: tuple[str, ...] = ()
     problem: str = ""
     stderr: str = ""
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +84,17 @@ class Changes:
     gone: tuple[str, ...]
 
 
-def of_run(run: Run, results: Sequence[Result], problems: Sequence[str] = ()) -> Results:
-    """The results of a run, after known failures were applied."""
+def of_run(
+    run: Run,
+    results: Sequence[Result],
+    problems: Sequence[str] = (),
+    selection: Sequence[str] = (),
+) -> Results:
+    """The results of a run, after known failures were applied.
+
+    ``selection`` is what chose its cases on the command line.
+    """
+    order = ("--seed", str(run.options.seed), "--isolation", run.options.isolation, *selection)
     adapters = tuple(
         AdapterInfo(
             one.adapter.label,
@@ -92,6 +106,7 @@ def of_run(run: Run, results: Sequence[Result], problems: Sequence[str] = ()) ->
             tuple(sorted(one.hello.profiles)) if one.hello else (),
             one.problem,
             one.stderr,
+            order,
         )
         for one in run.started
     )
@@ -180,8 +195,8 @@ def read(path: Path) -> Results:
 
 def _adapter(item: dict[str, Any]) -> AdapterInfo:
     item = dict(item)
-    for key in ("command", "again", "profiles"):
-        item[key] = tuple(item[key])
+    for key in ("command", "again", "profiles", "order"):
+        item[key] = tuple(item.get(key, ()))
     return AdapterInfo(**item)
 
 

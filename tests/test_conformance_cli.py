@@ -235,6 +235,21 @@ def test_the_example_adapter_runs_as_it_stands(checkout: Path, tmp_path: Path, c
     assert {line["outcome"] for line in lines[1:-1]} == {"pass"}
 
 
+def test_the_repeat_command_of_what_depends_on_the_order_keeps_the_selection(
+    toy: str, capsys: Out
+) -> None:
+    chosen = ("-k", "good-1", "-k", "bad-1")
+    # Of two cases in two orders, some seed puts the bad one first.
+    assert any(run(toy, "sticky", *chosen, "--seed", str(seed)) == 1 for seed in range(64))
+    report = capsys.readouterr().out
+    failed = re.search(r"^FAILED .*order-dependent.*$", report, re.MULTILINE)
+    assert failed
+    repeat = report.split("  repeat     weig ")[1].splitlines()[0]
+    assert repeat.count("-k ") == 2
+    assert main(shlex.split(repeat)) == 1
+    assert failed[0] in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_run_that_is_asked_to_end_leaves_nothing(
     toy: str, tmp_path: Path, number: signal.Signals

@@ -66,6 +66,8 @@ def choose(args: argparse.Namespace, require_all: bool) -> Chosen:
     if bool(args.adapter_command) + bool(args.backend) + (args.adapters is not None) > 1:
         raise UsageError("either --backend or -- COMMAND, or --adapters")
     extra = ("--manifest", str(args.manifest)) if args.manifest else ()
+    if getattr(args, "via", None):  # the doctor asks for none
+        extra = (*extra, "--via", args.via)
     if args.adapters is not None:
         return _of_catalogue(_named(args.adapters), require_all, extra)
     if args.adapter_command:

@@ -11,21 +11,25 @@ from weig.conformance.manifest import Case, Manifest
 from weig.conformance.selection import Selection, choose
 from weig.tools.conformance_exit import UsageError
 
-__all__ = ["add_manifest", "add_selection", "count", "seconds", "selected", "suite"]
+__all__ = ["add_manifest", "add_selection", "count", "seconds", "selected", "selection", "suite"]
 
 
 def add_manifest(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--manifest", type=Path, metavar="PATH", help=text)
 
 
+# Options that select cases: flags, the name of their globs, what these are matched with.
+SELECTING = (
+    (("-k", "--case"), "cases", "case ids"),
+    (("--chapter",), "chapters", "chapters"),
+    (("--rule",), "rules", "rule ids"),
+    (("--tag",), "tags", "tags"),
+)
+
+
 def add_selection(parser: argparse.ArgumentParser) -> None:
     add_manifest(parser, "a manifest, or its directory (default: the bundled suite)")
-    for flags, dest, text in (
-        (("-k", "--case"), "cases", "case ids"),
-        (("--chapter",), "chapters", "chapters"),
-        (("--rule",), "rules", "rule ids"),
-        (("--tag",), "tags", "tags"),
-    ):
+    for flags, dest, text in SELECTING:
         parser.add_argument(
             *flags,
             dest=dest,
@@ -43,6 +47,12 @@ def selected(args: argparse.Namespace, whole: Manifest) -> Sequence[Case]:
     if not cases:
         raise UsageError("no case is selected")
     return cases
+
+
+def selection(args: argparse.Namespace) -> list[str]:
+    """The words that select the same cases on another command line."""
+    pairs = ((flags[0], glob) for flags, dest, _ in SELECTING for glob in getattr(args, dest))
+    return [word for pair in pairs for word in pair]
 
 
 def suite(path: Path | None) -> Manifest:

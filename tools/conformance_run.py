@@ -15,7 +15,14 @@ from weig.conformance import known, report_text, results, runner
 from weig.conformance.outcome import Bucket, Result, bucket
 from weig.conformance.runner import Options
 from weig.tools import conformance_adapters
-from weig.tools.conformance_arguments import add_selection, count, seconds, selected, suite
+from weig.tools.conformance_arguments import (
+    add_selection,
+    count,
+    seconds,
+    selected,
+    selection,
+    suite,
+)
 from weig.tools.conformance_exit import (
     EPILOG,
     EXIT_CONFORMS,
@@ -118,7 +125,7 @@ def _run(args: argparse.Namespace) -> int:
     with _Bar(len(cases) * len(chosen.adapters), options.strict_codes) as bar:
         done = runner.run(whole, cases, chosen.adapters, options, bar)
     applied = known.apply(entries, done.results, [case.ident for case in whole.cases])
-    found = results.of_run(done, applied.results, applied.problems)
+    found = results.of_run(done, applied.results, applied.problems, selection(args))
     found = replace(found, adapters=found.adapters + chosen.failed)
     if args.results:
         results.write(found, args.results)
