@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -258,3 +259,14 @@ def test_usage(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
             main(["inspect", *words, str(example)])
         assert stop.value.code == 2
     capsys.readouterr()
+
+
+def test_an_interrupt_while_a_command_is_imported_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    assert main(["inspect", "x.weig"]) == 130
+    assert capsys.readouterr() == ("", "")

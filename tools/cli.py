@@ -57,13 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal of another encoding cannot show every name; it is shown escaped then.
         sys.stdout.reconfigure(errors="backslashreplace")
-    args = parser(chosen).parse_args(words)
-    if chosen is None and not args.version:
-        parser().print_help(sys.stderr)
-        return EXIT_USAGE
     try:
         with unwinding():
-            status: int = version() if args.version else args.run(args)
+            status = _act(words, chosen)
             sys.stdout.flush()
     except WeigError as error:
         return fail(str(error))
@@ -73,8 +69,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _drop_output()
         return fail(f"IO: {escape(str(error))}")
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # also while the modules of a command are being imported
         return 130
+    return status
+
+
+def _act(words: Sequence[str], chosen: str | None) -> int:
+    args = parser(chosen).parse_args(words)
+    if args.version:
+        return version()
+    if chosen is None:
+        parser().print_help(sys.stderr)
+        return EXIT_USAGE
+    status: int = args.run(args)
     return status
 
 
