@@ -24,10 +24,7 @@ static const struct {
     {0, "\x93NUMPY", "an npy file"},
     {0, "\x80\x02", "a pickle (an old torch checkpoint)"},
     {0, "\x89HDF\r\n\x1a\n", "an HDF5 file"},
-    {0, "<!DOCTYPE", "an HTML page"},
-    {0, "<!doctype", "an HTML page"},
-    {0, "<html", "an HTML page"},
-    {0, "<HTML", "an HTML page"},
+    {0, "<", "HTML or XML: perhaps a page instead of a download"},
     {8, "{\"", "a safetensors file"},
 };
 

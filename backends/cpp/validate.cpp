@@ -24,9 +24,7 @@ struct Signature {
 // What people feed to a loader by mistake (section 14, BAD_MAGIC).
 constexpr std::array signatures{
     Signature{0, "version https://git-lfs", "a git-LFS pointer: the file itself was not fetched"},
-    Signature{0, "<!DOCTYPE", "an HTML page"},
-    Signature{0, "<!doctype", "an HTML page"},
-    Signature{0, "<html", "an HTML page"},
+    Signature{0, "<", "an HTML or XML page"},
     Signature{0, "PK\x03\x04", "a ZIP archive (as torch.save writes)"},
     Signature{0, "GGUF", "a GGUF file"},
     Signature{0, "\x1f\x8b", "gzip data"},
