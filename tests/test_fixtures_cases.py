@@ -56,7 +56,9 @@ def test_accepted_cases_break_no_rule_and_hold_their_model(case: Case) -> None:
 @pytest.mark.parametrize("case", REJECTED, ids=lambda case: case.id)
 def test_rejected_cases_break_exactly_the_rules_that_they_name(case: Case) -> None:
     found = judged(case)
-    assert {code for _, code in found} == set(case.errors)
+    # A process that cannot hold the file may say that, whatever else is wrong with it.
+    excused = {"TOO_LARGE"} if "OPEN-9" in case.rules else set()
+    assert {code for _, code in found} == set(case.errors) - excused
     # NUM-1 shows in other rules; a case names it where that is its point.
     assert {rule for rule, _ in found} - {"NUM-1"} == set(case.rules) - BEHAVIOUR - {"NUM-1"}
 
