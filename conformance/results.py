@@ -194,9 +194,9 @@ def read(path: Path) -> Results:
 
 
 def _adapter(item: dict[str, Any]) -> AdapterInfo:
-    item = dict(item)
+    item = {"order": (), **item}  # older files have none
     for key in ("command", "again", "profiles", "order"):
-        item[key] = tuple(item.get(key, ()))
+        item[key] = tuple(item[key])
     return AdapterInfo(**item)
 
 

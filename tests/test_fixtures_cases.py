@@ -58,7 +58,7 @@ def test_rejected_cases_break_exactly_the_rules_that_they_name(case: Case) -> No
     found = judged(case)
     # A process that cannot hold the file may say that, whatever else is wrong with it.
     excused = {"TOO_LARGE"} if "OPEN-9" in case.rules else set()
-    assert {code for _, code in found} == set(case.errors) - excused
+    assert {code for _, code in found} | excused == set(case.errors)
     # NUM-1 shows in other rules; a case names it where that is its point.
     assert {rule for rule, _ in found} - {"NUM-1"} == set(case.rules) - BEHAVIOUR - {"NUM-1"}
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 
@@ -270,3 +271,10 @@ def test_an_interrupt_while_a_command_is_imported_is_quiet(
     monkeypatch.setattr(importlib, "import_module", interrupted)
     assert main(["inspect", "x.weig"]) == 130
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_command_runs_in_any_thread(capsys: pytest.CaptureFixture[str]) -> None:
+    """Signal handlers can be set in the main one alone."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(main, ["--version"]).result() == 0
+    assert capsys.readouterr().out == f"weig {weig.__version__}\n"

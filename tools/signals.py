@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 __all__ = ["unwinding"]
@@ -20,19 +19,21 @@ def unwinding() -> Iterator[None]:
     A signal that is ignored (as under nohup) stays so. Elsewhere than in the main thread, where
     handlers cannot be set, nothing changes.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in ASKING}
-    for number, handler in before.items():
-        if handler is signal.SIG_DFL:
-            signal.signal(number, _stop)
+    free = [number for number in ASKING if signal.getsignal(number) is signal.SIG_DFL]
+    _handle(free, _stop)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            if handler is signal.SIG_DFL:
-                signal.signal(number, handler)
+        _handle(free, signal.SIG_DFL)
+
+
+def _handle(
+    numbers: Sequence[signal.Signals],
+    handler: signal.Handlers | Callable[[int, FrameType | None], None],
+) -> None:
+    with suppress(ValueError):  # not the main thread
+        for number in numbers:
+            signal.signal(number, handler)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
