@@ -31,7 +31,8 @@ $(VENV)/ok: pyproject.toml $(NATIVE)
 lint: $(VENV)/lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/clang-format --dry-run -Werror backends/*.c backends/c/*.[ch] backends/cpp/*.[ch]pp
+	$(BIN)/clang-format --dry-run -Werror backends/*.c backends/c/*.[ch] backends/cpp/*.[ch]pp \
+	  conformance/adapters/c/*.[ch] conformance/adapters/cpp/*.[ch]pp
 	$(BIN)/mypy
 
 # mypy reads no import hooks: show it this directory under the name weig.

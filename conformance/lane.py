@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weig.conformance.adapter import START_TIMEOUT, Adapter, greet
+from weig.conformance.held import Step, alter, talk
 from weig.conformance.manifest import Case
 from weig.conformance.outcome import Outcome, Result
 from weig.conformance.process import Ending, Fault, FaultKind, Reply, StartError, Worker
 from weig.conformance.protocol import (
+    Answer,
     Hello,
     ProtocolError,
     hello_request,
@@ -32,7 +34,7 @@ from weig.conformance.staging import (
     clear,
     stage,
 )
-from weig.conformance.verdict import judge, unclaimed
+from weig.conformance.verdict import Verdict, judge, unclaimed
 
 __all__ = ["Budget", "Job", "Lane", "Options"]
 
@@ -151,6 +153,9 @@ class Lane:
         missing = unclaimed(job.case, self.hello)
         if missing is not None:
             return self._result(job, Outcome.NOT_CLAIMED, missing)
+        held, via = job.case.held, self.options.via
+        if held is not None and via not in (None, held.via):
+            return self._result(job, Outcome.NOT_CLAIMED, f"held open by {held.via}")
         if self.budget.spent:
             return self._result(job, Outcome.NOT_RUN, "gave up after so many faults")
         try:
@@ -189,9 +194,9 @@ class Lane:
             if self.worker is None:
                 return self._alone(job)
         staged = stage(job.case, self.sources, self.room, job.number)
-        reply = self.worker.ask(self._request(job, staged, None), self._timeout(job))
         try:
-            result = self._judge(job, staged, reply, None)
+            staged, step, reply = self._talk(self.worker, job, staged, None, self._timeout(job))
+            result = self._judge(job, staged, step, reply)
         finally:
             clear(self.room)
         if result.outcome in _FAULTS.values():
@@ -244,7 +249,7 @@ class Lane:
         try:
             # To be weighed, a worker must live a little longer than its answer.
             measured = self._weighs(job)
-            reply = worker.ask(self._request(job, staged, data), timeout, last=not measured)
+            staged, step, reply = self._talk(worker, job, staged, data, timeout, last=not measured)
             own = worker.own_peak() if measured else 0
             ending = worker.kill() if isinstance(reply, Fault) else worker.finish(timeout)
         except BaseException:
@@ -252,7 +257,7 @@ class Lane:
             raise
         if isinstance(reply, Reply):
             reply = _whole_life(reply, ending)
-        result = self._judge(job, staged, reply, data)
+        result = self._judge(job, staged, step, reply)
         clear(self.room)
         result = replace(result, stderr="" if result.outcome is Outcome.PASS else ending.stderr)
         return self._weighed(job, result, (own, ending.peak_rss)) if measured else result
@@ -285,14 +290,40 @@ class Lane:
         own = worker.own_peak()
         return own, worker.finish(START_TIMEOUT).peak_rss
 
-    def _request(self, job: Job, staged: Staged, data: str | None) -> bytes:
-        return load_request(
-            job.number,
-            str(staged.path),
-            data or self._content(job.case),
-            job.case.level,
-            self.options.via,
-        )
+    def _talk(
+        self,
+        worker: Worker,
+        job: Job,
+        staged: Staged,
+        data: str | None,
+        timeout: float,
+        last: bool = False,
+    ) -> tuple[Staged, Step, Reply | Fault]:
+        """Asks all that a case asks, as long as the answers are right.
+
+        Gives the file as it is then, the step that decides and its reply. ``last`` closes standard
+        input behind the last request.
+        """
+        *steps, final = self._steps(job, staged, data)
+        for step in steps:
+            staged = alter(staged, step.before)
+            reply = worker.ask(step.request, timeout)
+            if self._judge(job, staged, step, reply).outcome is not Outcome.PASS:
+                return staged, step, reply
+        staged = alter(staged, final.before)
+        return staged, final, worker.ask(final.request, timeout, last)
+
+    def _steps(self, job: Job, staged: Staged, data: str | None) -> list[Step]:
+        case, path = job.case, str(staged.path)
+        data = data or self._content(case)
+
+        def verdict(answer: Answer, with_content: bool) -> Verdict:
+            return judge(case, answer, self.hello, with_content)
+
+        if case.held is not None:
+            return list(talk(case, job.number, path, data, verdict))
+        request = load_request(job.number, path, data, case.level, self.options.via)
+        return [Step(request, lambda answer: verdict(answer, data != "none"))]
 
     def _timeout(self, job: Job) -> float:
         """Seconds for one case; a file of gigabytes may be read as a whole."""
@@ -308,8 +339,14 @@ class Lane:
             wanted = case.size <= COPY_LIMIT
         return "sha256" if wanted else "none"
 
-    def _judge(self, job: Job, staged: Staged, reply: Reply | Fault, data: str | None) -> Result:
+    def _judge(self, job: Job, staged: Staged, step: Step, reply: Reply | Fault) -> Result:
         """The result of one exchange."""
+        result = self._judged(job, staged, step, reply)
+        if not step.where or result.outcome is Outcome.PASS:
+            return result
+        return replace(result, detail=f"{step.where}: {result.detail}".removesuffix(": "))
+
+    def _judged(self, job: Job, staged: Staged, step: Step, reply: Reply | Fault) -> Result:
         if isinstance(reply, Reply) and reply.extra:
             text = f"more than one line in answer: {reply.extra[:60]!r}"
             reply = Fault(FaultKind.GARBAGE, text, reply.seconds)
@@ -320,8 +357,7 @@ class Lane:
             answer = parse_answer(reply.line, job.number)
         except ProtocolError as error:
             return self._result(job, Outcome.GARBAGE, str(error), reply.seconds)
-        with_content = (data or self._content(job.case)) != "none"
-        verdict = judge(job.case, answer, self.hello, with_content)
+        verdict = step.judge(answer)
         result = Result(
             self.adapter.label,
             job.case.ident,

@@ -15,7 +15,18 @@ from typing import Any
 
 from weig.conformance.outcome import SuiteError
 
-__all__ = ["Case", "Manifest", "Rule", "Series", "Span", "Want", "WantTensor", "read"]
+__all__ = [
+    "Case",
+    "Change",
+    "Held",
+    "Manifest",
+    "Rule",
+    "Series",
+    "Span",
+    "Want",
+    "WantTensor",
+    "read",
+]
 
 KINDS = (
     "file",
@@ -31,6 +42,8 @@ KINDS = (
 )
 EXPECTATIONS = ("accept", "reject", "either")
 LEVELS = ("open", "deep")
+WAYS = ("mmap", "read")
+CHANGES = ("truncate", "write", "restore", "rename", "unlink", "times", "chmod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +114,36 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What the suite does to a file that a loader holds open.
+
+    ``op`` is *truncate* (to ``number`` bytes), *write* (``data`` at the offset ``number``),
+    *restore* (all its bytes written again), *rename* (of another file, of ``number`` zeros, over
+    it), *unlink*, *times* (of last modification: what it was plus ``number`` nanoseconds) or
+    *chmod* (to the mode ``number``).
+    """
+
+    op: str
+    number: int = 0
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What happens to a case's file after it was opened, and what a loader says of it then.
+
+    ``via`` is the way to open it. ``check`` holds the answers, *unmodified* or an error code, of
+    which any is right when it is asked whether the file was changed. With ``access`` it must still
+    give the tensors.
+    """
+
+    via: str
+    changes: tuple[Change, ...]
+    check: tuple[str, ...]
+    access: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One file and what a conforming loader says to it.
 
@@ -133,6 +176,7 @@ class Case:
     want: Want | None = None
     pieces: tuple[tuple[int, bytes], ...] = ()
     series: tuple[Series, ...] = ()
+    held: Held | None = None
 
 
 @dataclass(frozen=True)
@@ -208,12 +252,32 @@ def _case(table: Mapping[str, Any]) -> Case:
             (piece["offset"], bytes.fromhex(piece["hex"])) for piece in table.get("pieces") or ()
         ),
         series=tuple(_series(item) for item in table.get("series") or ()),
+        held=_held(table.get("held"), ident),
     )
     if kind == "file" and case.file is None:
         raise ValueError(f"case {ident} names no file")
     if kind in ("device", "host-path") and case.path is None:
         raise ValueError(f"case {ident} names no path")
     return case
+
+
+def _held(table: Mapping[str, Any] | None, ident: str) -> Held | None:
+    if table is None:
+        return None
+    changes = tuple(
+        Change(
+            _one_of(item["op"], CHANGES, ident),
+            item.get("number", 0),
+            bytes.fromhex(item.get("hex", "")),
+        )
+        for item in table["changes"]
+    )
+    return Held(
+        via=_one_of(table["via"], WAYS, ident),
+        changes=changes,
+        check=tuple(table["check"]),
+        access=bool(table["access"]),
+    )
 
 
 def _series(table: Mapping[str, Any]) -> Series:

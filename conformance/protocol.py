@@ -28,9 +28,13 @@ __all__ = [
     "ProtocolError",
     "Rejected",
     "TensorAnswer",
+    "Unmodified",
     "Unsupported",
+    "access_request",
+    "check_request",
     "hello_request",
     "load_request",
+    "open_request",
     "parse_answer",
     "parse_hello",
 ]
@@ -109,7 +113,12 @@ class Internal:
     message: str = ""
 
 
-Answer = Accepted | Rejected | Unsupported | Internal
+@dataclass(frozen=True, slots=True)
+class Unmodified:
+    """The file that is held open is still what it was."""
+
+
+Answer = Accepted | Rejected | Unsupported | Internal | Unmodified
 
 
 def hello_request() -> bytes:
@@ -123,9 +132,29 @@ def load_request(ident: str, path: str, data: str, level: str, via: str | None =
     Raises ValueError where a field could not be told from two: no field holds a blank, a TAB or
     anything but printable ASCII.
     """
-    fields = ["load", ident, path, f"data={data}", f"level={level}"]
-    if via is not None:
-        fields.append(f"via={via}")
+    return _request("load", ident, path, f"data={data}", f"level={level}", *_via(via))
+
+
+def open_request(ident: str, path: str, level: str, via: str) -> bytes:
+    """The line that asks an adapter to load one file and hold it open, its content untouched."""
+    return _request("open", ident, path, "data=none", f"level={level}", *_via(via))
+
+
+def check_request(ident: str) -> bytes:
+    """The line that asks whether the file that is held open was changed."""
+    return _request("check", ident)
+
+
+def access_request(ident: str, data: str) -> bytes:
+    """The line that asks for the tensors of the file that is held open."""
+    return _request("access", ident, f"data={data}")
+
+
+def _via(way: str | None) -> tuple[str, ...]:
+    return () if way is None else (f"via={way}",)
+
+
+def _request(*fields: str) -> bytes:
     for text in fields:
         if not text.isascii() or not text.isprintable() or " " in text:
             raise ValueError(f"not a field of a request: {text!r}")
@@ -171,6 +200,8 @@ def parse_answer(line: bytes, ident: str) -> Answer:
             return Unsupported(_optional(table, "message"))
         case "internal":
             return Internal(_optional(table, "message"))
+        case "unmodified":
+            return Unmodified()
         case other:
             raise ProtocolError(f"no such status: {excerpt(other)}")
 

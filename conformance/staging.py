@@ -20,7 +20,16 @@ from pathlib import Path
 from weig.conformance.manifest import Case, Manifest
 from weig.conformance.outcome import SuiteError
 
-__all__ = ["NotStageableError", "Sources", "Staged", "clear", "content", "stage", "stage_room"]
+__all__ = [
+    "NotStageableError",
+    "Sources",
+    "Staged",
+    "clear",
+    "content",
+    "restaged",
+    "stage",
+    "stage_room",
+]
 
 COPY_LIMIT = 4 << 20  # bytes; larger files are linked
 _STAMP = 946684800 * 10**9  # a time stamp (ns) that no write of today leaves
@@ -139,6 +148,13 @@ def stage(case: Case, sources: Sources, room: Path, number: str) -> Staged:
     except OSError as error:
         raise NotStageableError(f"cannot make a {case.kind}: {error.strerror}") from None
     return Staged(path, None, None)
+
+
+def restaged(path: Path) -> Staged:
+    """A staged file that the suite itself has changed, or removed, as it is now."""
+    if not path.exists():
+        return Staged(path, None, None)
+    return Staged(path, path.read_bytes(), _identity(path))
 
 
 def clear(room: Path) -> None:

@@ -16,14 +16,16 @@ from weig.conformance.protocol import (
     Internal,
     Rejected,
     TensorAnswer,
+    Unmodified,
     Unsupported,
 )
 from weig.conformance.text import cut
 
-__all__ = ["Verdict", "judge", "unclaimed"]
+__all__ = ["UNMODIFIED", "Verdict", "judge", "judge_check", "unclaimed"]
 
 MAX_DIFFERENCES = 12
 SWAP_UNITS = (2, 4, 8, 16)
+UNMODIFIED = "unmodified"  # among the right answers to a check
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +38,30 @@ class Verdict:
 
 
 def unclaimed(case: Case, hello: Hello) -> str | None:
-    """What a case needs that the adapter does not claim, in words; None where it claims it all.
+    """Why a case is not sent to an adapter that does not claim it, in words; None where it is sent.
 
-    Dtypes and limits excuse a loader only from what it would have to *accept*: a bad file has to be
-    refused by anybody.
+    Dtypes excuse a loader only from what it would have to *accept*: a bad file has to be refused by
+    anybody. What is past a limit is sent: see `_beyond`.
     """
     profiles = case.profiles | {"deep"} if case.level == "deep" else case.profiles
     missing = sorted(profiles - hello.profiles)
     if missing:
         return f"profile {', '.join(missing)}"
-    return None if case.expect == "reject" else _beyond(case, hello)
+    return None if case.expect == "reject" else _lacking(case, hello)
+
+
+def _lacking(case: Case, hello: Hello) -> str | None:
+    """The dtypes of a case that the adapter says it cannot do."""
+    if hello.dtypes is None or case.dtypes <= hello.dtypes:
+        return None
+    return f"dtype {', '.join(sorted(case.dtypes - hello.dtypes))}"
 
 
 def _beyond(case: Case, hello: Hello) -> str | None:
-    """The dtypes or numbers of a case that the adapter says it cannot do."""
-    if hello.dtypes is not None and not case.dtypes <= hello.dtypes:
-        return f"dtype {', '.join(sorted(case.dtypes - hello.dtypes))}"
+    """The numbers of a case that are past the limits of the adapter.
+
+    They excuse a refusal, not a wrong answer: who cuts a size to 32 bits is not to hide behind one.
+    """
     for key, value in case.limits.items():
         if key in hello.limits and value > hello.limits[key]:
             return f"{key} {value} (its limit is {hello.limits[key]})"
@@ -67,6 +77,8 @@ def judge(case: Case, answer: Answer, hello: Hello, with_content: bool) -> Verdi
     if case.expect == "reject":
         return _judge_refusal(case, answer, hello)
     if not isinstance(answer, Accepted):
+        if isinstance(answer, Unsupported | Rejected) and (beyond := _beyond(case, hello)):
+            return Verdict(Outcome.NOT_CLAIMED, f"{beyond}: {describe(answer)}")
         return _wrong_verdict("accepted", answer)
     found = tuple(_differences(case, answer, hello, with_content))
     if not found:
@@ -74,10 +86,32 @@ def judge(case: Case, answer: Answer, hello: Hello, with_content: bool) -> Verdi
     return Verdict(Outcome.WRONG_CONTENT, "", found[:MAX_DIFFERENCES])
 
 
+def judge_check(right: tuple[str, ...], answer: Answer) -> Verdict:
+    """The verdict on the answer to ``check``; ``right`` is what `Held.check` holds."""
+    codes = [word for word in right if word != UNMODIFIED]
+    want = " or ".join([f"rejected with {code}" for code in codes])
+    if UNMODIFIED in right:
+        want = f"{UNMODIFIED}, or {want}" if codes else UNMODIFIED
+    match answer:
+        case Internal():
+            return Verdict(Outcome.INTERNAL, describe(answer))
+        case Unmodified() if UNMODIFIED in right:
+            return Verdict(Outcome.PASS)
+        case Rejected() if answer.error in codes:
+            return Verdict(Outcome.PASS)
+        case Rejected() if codes:
+            return Verdict(
+                Outcome.WRONG_CODE, "", (Difference("error", " or ".join(codes), describe(answer)),)
+            )
+    return _wrong_verdict(want, answer)
+
+
 def _judge_refusal(case: Case, answer: Answer, hello: Hello) -> Verdict:
     want = f"rejected with {' or '.join(case.errors) or 'any code'}"
-    if isinstance(answer, Unsupported) and (beyond := _beyond(case, hello)):
-        return Verdict(Outcome.NOT_CLAIMED, beyond)
+    if isinstance(answer, Unsupported):
+        excuse = _lacking(case, hello) or _beyond(case, hello)
+        if excuse:
+            return Verdict(Outcome.NOT_CLAIMED, f"{excuse}: {describe(answer)}")
     if not isinstance(answer, Rejected):
         return _wrong_verdict(want, answer)
     if case.errors and answer.error not in case.errors:
@@ -102,6 +136,8 @@ def describe(answer: Answer) -> str:
             return cut(f"unsupported: {answer.message}")
         case Internal():
             return cut(f"internal error: {answer.message}")
+        case Unmodified():
+            return UNMODIFIED
 
 
 def _differences(

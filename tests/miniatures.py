@@ -167,6 +167,9 @@ AT_GOOD = {
     "mapped-48": lambda i, b, k: accepted(i, b, k, backing="mmap", align=48),
     "mapped-odd": lambda i, b, k: accepted(i, b, k, backing="ram", align=64),
     "mapped-mute": lambda i, b, k: accepted(i, b, k),
+    "rank-1": lambda i, b, k: {"id": i, "status": "unsupported"},
+    "size-8": lambda i, b, k: {"id": i, "status": "rejected", "error": "BIG"},
+    "rank-1-wraps": lambda i, b, k: accepted(i, bytes(len(b)), k),
 }
 
 HELLOS = {
@@ -179,6 +182,8 @@ HELLOS = {
     "nothing": {**HELLO, "profiles": []},
     "only-f32": {**HELLO, "dtypes": ["F32"]},
     "rank-1": {**HELLO, "limits": {"max_rank": 1}},
+    "rank-1-can": {**HELLO, "limits": {"max_rank": 1}},
+    "rank-1-wraps": {**HELLO, "limits": {"max_rank": 1}},
     "size-8": {**HELLO, "limits": {"max_size": 8}},
     "hello-2": {**HELLO, "protocol": 2},
     "hello-mute": {key: HELLO[key] for key in HELLO if key != "profiles"},
@@ -211,6 +216,39 @@ def load(behaviour, ident, path, keys):
         say(answer)
 
 
+def facts(found):
+    return found.st_size, found.st_mtime_ns
+
+
+def hold(behaviour, verb, ident, path, keys):
+    """The requests about a file that is kept open."""
+    if verb == "open":
+        file = state["file"] = open(path, "rb")  # noqa: SIM115
+        state["path"], state["facts"] = path, facts(os.fstat(file.fileno()))
+        body = file.read()[4:]
+        state["body"] = body if keys["via"] == "read" else None
+        answer = accepted(ident, body, keys)
+        return say({**answer, "count": 3} if behaviour == "held-miscounts" else answer)
+    if verb == "check":
+        same = facts(os.fstat(state["file"].fileno())) == state["facts"]
+        if behaviour == "held-by-path":
+            same = os.path.exists(path) and facts(os.stat(path)) == state["facts"]
+        if behaviour in ("held-blind", "held-nervous"):
+            same = behaviour == "held-blind"
+        if behaviour == "held-dies" and not same:
+            die(signal.SIGBUS)
+        code = "WORSE" if behaviour == "held-code" else "CHANGED"
+        no = {"id": ident, "status": "rejected", "error": code}
+        return say({"id": ident, "status": "unmodified"} if same else no)
+    if behaviour == "held-reopens":
+        return say(right(ident, path, keys))
+    body = state["body"]
+    if body is None:
+        state["file"].seek(4)
+        body = state["file"].read()
+    return say(accepted(ident, body, keys))
+
+
 def main(behaviour):
     if behaviour == "banner":
         print("mini 1.0, ready", flush=True)
@@ -226,6 +264,8 @@ def main(behaviour):
                 print(json.dumps(HELLO, indent=2), flush=True)
             elif behaviour == "hello-repr":
                 print(HELLO, flush=True)
+            elif behaviour.startswith("held"):
+                say({**HELLO, "profiles": ["core", "data", "held-mmap", "held-read"]})
             else:
                 say(HELLOS.get(behaviour, HELLO))
         elif fields[0] == "load":
@@ -233,6 +273,10 @@ def main(behaviour):
                 fields[2] = os.path.join("models", fields[2].lstrip("/"))
             keys = dict(field.split("=", 1) for field in fields[3:])
             load(behaviour, fields[1], fields[2], keys)
+        elif fields[0] in ("open", "check", "access") and behaviour.startswith("held"):
+            named = fields[0] == "open"
+            keys = dict(field.split("=", 1) for field in fields[2 + named :])
+            hold(behaviour, fields[0], fields[1], fields[2] if named else state["path"], keys)
         elif behaviour != "dies-of-verb":
             say({"id": fields[1], "status": "unsupported"})
         else:

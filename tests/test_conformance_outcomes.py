@@ -196,6 +196,9 @@ def test_what_is_not_claimed_is_not_judged(suite: Manifest) -> None:
     for behaviour in ("only-f32", "rank-1", "size-8"):
         found = toy_suite.run(suite, behaviour, ("good-1", "bad-1"))
         assert outcomes(found) == {"good-1": "not-claimed", "bad-1": "pass"}
+    for behaviour, good in (("rank-1-can", "pass"), ("rank-1-wraps", "wrong-content")):
+        found = toy_suite.run(suite, behaviour, ("good-1", "bad-1"))
+        assert outcomes(found) == {"good-1": good, "bad-1": "pass"}
     found = toy_suite.run(suite, "nothing", ("good-1", "bad-1"))
     assert set(outcomes(found).values()) == {"not-claimed"}
 

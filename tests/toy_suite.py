@@ -43,6 +43,16 @@ def _bad(ident: str, **more: Any) -> tuple[dict[str, Any], bytes]:
     return {"id": ident, "chapter": "bad", **row, **more}, b"EVIL" + ident.encode()
 
 
+_AGAIN = [{"op": "truncate", "number": 0}, {"op": "restore"}]
+
+
+def _held(
+    ident: str, via: str, changes: list[dict[str, Any]], check: list[str], access: bool
+) -> tuple[dict[str, Any], bytes]:
+    held = {"via": via, "changes": changes, "check": check, "access": access}
+    return _good(ident, BODIES["good-2"], profiles=["core", f"held-{via}"], held=held)
+
+
 def write(directory: Path) -> Path:
     """Writes the toy suite; gives the path of its manifest."""
     rows = [
@@ -55,6 +65,15 @@ def write(directory: Path) -> Path:
         _good("deep", BODIES["good-1"], level="deep"),
         _good("other-end", BODIES["good-1"], profiles=["core", "big-endian"]),
         _bad("bad-end", profiles=["core", "big-endian"]),
+        _held("left-alone", "read", [], ["unmodified"], True),
+        _held("cut-read", "read", [{"op": "truncate", "number": 0}], ["CHANGED"], True),
+        _held("cut-mmap", "mmap", [{"op": "truncate", "number": 6}], ["CHANGED"], False),
+        _held("written", "read", [{"op": "write", "number": 5, "hex": "abcd"}], ["CHANGED"], True),
+        _held("again", "mmap", _AGAIN, ["CHANGED"], True),
+        _held("touched", "mmap", [{"op": "times", "number": 1}], ["CHANGED"], True),
+        _held("mode", "mmap", [{"op": "chmod", "number": 0o400}], ["unmodified"], True),
+        _held("renamed", "mmap", [{"op": "rename", "number": 24}], ["unmodified", "CHANGED"], True),
+        _held("removed", "mmap", [{"op": "unlink"}], ["unmodified", "CHANGED"], True),
     ]
     cases = []
     for row, data in rows:

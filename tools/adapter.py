@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from weig.backends import BACKENDS, MODES, open
 from weig.backends.file import ModelFile
+from weig.backends.interface import Mode
 from weig.backends.view import TensorView
 from weig.spec.dtypes import DTYPES
 from weig.spec.errors import WeigError
 
 LANGUAGES = {"pure": "python", "c": "c", "cpp": "c++", "kaitai": "python"}
-PROFILES = ("core", "data", "big-endian", "deep")
+PROFILES = ("core", "data", "big-endian", "deep", "held-mmap", "held-read")
 HEX_LIMIT = 4096  # bytes of a tensor that data=hex shows
 MAX_ALIGN = 65536
 # The largest file that reading loaders copy in a test: past the longest read(2) of Linux, and no
@@ -25,6 +27,7 @@ MAX_ALIGN = 65536
 MAX_READ = 2**31 - 1
 
 Answer = dict[str, Any]
+Keys = dict[str, str]
 
 
 def add_parser(commands: Any) -> None:
@@ -42,26 +45,60 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    adapter = Adapter(args.backend, args.mode)
     # Bytes, split at LF alone: a carriage return or U+2028 in a line belongs to it.
     for line in sys.stdin.buffer:
         fields = line.rstrip(b"\n").decode("utf-8", "surrogateescape").split("\t")
-        print(json.dumps(answer(fields, args.backend, args.mode)), flush=True)
+        print(json.dumps(adapter.answer(fields)), flush=True)
     return 0
 
 
-def answer(fields: list[str], backend: str, mode: str) -> Answer:
-    """The answer to one request."""
-    verb = fields[0]
-    if verb == "hello":
-        return hello(backend, mode)
-    if verb != "load" or len(fields) < 3:
+class Adapter:
+    """Answers requests; ``mode`` is how files are opened where a request does not say."""
+
+    def __init__(self, backend: str, mode: str) -> None:
+        self._backend = backend
+        self._mode = mode
+        self._held: ModelFile | None = None
+
+    def answer(self, fields: list[str]) -> Answer:
+        """The answer to one request."""
+        match fields:
+            case ["hello", *_]:
+                return hello(self._backend, self._mode)
+            case ["load" | "open" as verb, ident, path, *keys]:
+                return {"id": ident, **_refusals(self._load, path, _keys(keys), verb == "open")}
+            case ["check", ident, *_] if self._held is not None:
+                return {"id": ident, **_refusals(_check, self._held)}
+            case ["access", ident, *keys] if self._held is not None:
+                return {"id": ident, **_refusals(accepted, self._held, _data(_keys(keys)))}
         return {
             "id": fields[1] if len(fields) > 1 else "",
             "status": "unsupported",
-            "message": f"no verb {verb!r} with {len(fields) - 1} fields",
+            "message": f"no verb {fields[0]!r} with {len(fields) - 1} fields",
         }
-    keys = dict(field.partition("=")[::2] for field in fields[3:])
-    return {"id": fields[1], **load(fields[2], backend, keys.get("via", mode), keys)}
+
+    def _load(self, path: str, keys: Keys, hold: bool) -> Answer:
+        """Opens a file, for ``hold`` until the next one, and says what is in it."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+        mode = keys.get("via", self._mode)
+        if mode not in MODES:
+            return {"status": "unsupported", "message": f"no mode {mode!r}"}
+        if mode == "read" and _is_good_giant(path, self._backend):
+            return {"status": "unsupported", "message": f"more than {MAX_READ} bytes to copy"}
+        file = open(path, mode=cast(Mode, mode), backend=self._backend)
+        try:
+            if keys.get("level") == "deep":
+                file.verify()
+            result = accepted(file, _data(keys))
+            if hold:
+                self._held = file
+            return result
+        finally:
+            if self._held is not file:
+                file.close()
 
 
 def hello(backend: str, mode: str) -> Answer:
@@ -79,13 +116,34 @@ def hello(backend: str, mode: str) -> Answer:
     }
 
 
-def load(path: str, backend: str, mode: str, keys: dict[str, str]) -> Answer:
-    """Opens a file and says what is in it, or why it is refused."""
+def _is_good_giant(path: str, backend: str) -> bool:
+    """Whether only its size is in the way of copying a file. A bad one is left to the copier."""
     try:
-        with open(path, mode="read" if mode == "read" else "mmap", backend=backend) as file:
-            if keys.get("level") == "deep":
-                file.verify()
-            return accepted(file, keys.get("data", "none"))
+        if os.stat(path).st_size > MAX_READ:
+            open(path, mode="mmap", backend=backend).close()
+            return True
+    except (OSError, WeigError):
+        pass
+    return False
+
+
+def _keys(fields: list[str]) -> Keys:
+    return dict(field.partition("=")[::2] for field in fields)
+
+
+def _data(keys: Keys) -> str:
+    return keys.get("data", "none")
+
+
+def _check(file: ModelFile) -> Answer:
+    file.check_unmodified()
+    return {"status": "unmodified"}
+
+
+def _refusals(work: Callable[..., Answer], *arguments: Any) -> Answer:
+    """What ``work`` answers, or why it refused."""
+    try:
+        return work(*arguments)
     except WeigError as error:
         status = "unsupported" if error.code == "UNSUPPORTED" else "rejected"
         place = {"field": error.field} if error.field else {}

@@ -24,6 +24,7 @@ struct request {
     const char *path;
     enum content content;
     bool deep;
+    bool hold; /* keeps the file open */
     weig_mode mode;
 };
 
@@ -165,7 +166,8 @@ static void hello(FILE *out) {
     json_member(out, "version", ADAPTER_VERSION);
     fputs(
         ", \"language\": \"c\", \"spec\": [\"1\"]"
-        ", \"profiles\": [\"core\", \"data\", \"big-endian\", \"deep\", \"mmap\"], \"dtypes\": [",
+        ", \"profiles\": [\"core\", \"data\", \"big-endian\", \"deep\", \"mmap\""
+        ", \"held-mmap\", \"held-read\"], \"dtypes\": [",
         out);
     const weig_dtype *dtype;
     for (uint32_t code = 0; (dtype = weig_dtype_of(code)) != NULL; code++) {
@@ -178,9 +180,23 @@ static void hello(FILE *out) {
     fputs("}}", out);
 }
 
-/* The answer to one `load`, into `out`; where the answer is not WEIG_OK, what was written is void.
- */
+/* The file of the last `open`, and how it was opened; NULL where there is none. */
+static struct {
+    weig_file *file;
+    weig_mode mode;
+} held;
+
+static void let_go(void) {
+    weig_close(held.file);
+    held.file = NULL;
+}
+
+/* Each of these writes the answer to one request into `out`. Where it does not give WEIG_OK, what
+ * it wrote is void. */
+typedef weig_code answerer(FILE *out, const struct request *request, weig_error *error);
+
 static weig_code load(FILE *out, const struct request *request, weig_error *error) {
+    let_go();
     weig_file *file;
     weig_code code = weig_open(request->path, request->mode, &file, error);
     if (code == WEIG_OK && request->deep)
@@ -194,19 +210,34 @@ static weig_code load(FILE *out, const struct request *request, weig_error *erro
         if (code == WEIG_OK)
             code = weig_check_unmodified(file, error);
     }
-    weig_close(file);
+    if (code == WEIG_OK && request->hold) {
+        held.file = file;
+        held.mode = request->mode;
+    } else {
+        weig_close(file);
+    }
     return code;
 }
 
-/* An answer is made in memory first: a refusal may come late. */
-static bool answer_load(const struct request *request) {
+static weig_code check(FILE *out, const struct request *request, weig_error *error) {
+    begin_answer(out, request->id, "unmodified");
+    putc('}', out);
+    return weig_check_unmodified(held.file, error);
+}
+
+static weig_code access_held(FILE *out, const struct request *request, weig_error *error) {
+    return accept_file(out, request, held.file, error);
+}
+
+/* An answer is made in memory first: a refusal may come late. False where there is no memory. */
+static bool write_answer(answerer *write, const struct request *request) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (out == NULL)
         return false;
     weig_error error;
-    weig_code code = load(out, request, &error);
+    weig_code code = write(out, request, &error);
     if (fclose(out) != 0 && code == WEIG_OK)
         code = content_no_memory(&error);
     if (code == WEIG_OK)
@@ -222,20 +253,32 @@ static bool answer(char *line) {
     char *rest = line;
     const char *verb = next_field(&rest);
     const char *id = next_field(&rest);
-    const char *path = next_field(&rest);
     if (strcmp(verb, "hello") == 0) {
         hello(stdout);
         return true;
     }
-    if (strcmp(verb, "load") != 0 || path == NULL) {
+    struct request request = {.id = id, .mode = WEIG_MMAP};
+    answerer *write = NULL;
+    if (strcmp(verb, "load") == 0 || strcmp(verb, "open") == 0) {
+        request.path = next_field(&rest);
+        request.hold = strcmp(verb, "open") == 0;
+        if (request.path != NULL)
+            write = load;
+    } else if (held.file != NULL && id != NULL) {
+        request.mode = held.mode;
+        if (strcmp(verb, "check") == 0)
+            write = check;
+        else if (strcmp(verb, "access") == 0)
+            write = access_held;
+    }
+    if (write == NULL) {
         begin_answer(stdout, id == NULL ? "" : id, "unsupported");
         putc('}', stdout);
         return true;
     }
-    struct request request = {.id = id, .path = path, .mode = WEIG_MMAP};
     for (const char *key; (key = next_field(&rest)) != NULL;)
         read_key(&request, key);
-    return answer_load(&request);
+    return write_answer(write, &request);
 }
 
 int main(void) {
@@ -248,5 +291,6 @@ int main(void) {
         good = answer(line) && putc('\n', stdout) != EOF && fflush(stdout) == 0;
     }
     free(line);
+    let_go();
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

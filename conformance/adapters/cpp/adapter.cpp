@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "content.hpp"
@@ -42,7 +43,8 @@ bool has(const Fields &fields, std::string_view field) {
 
 std::string hello() {
     json::Array profiles;
-    for (const std::string_view profile : {"core", "data", "big-endian", "deep", "mmap"})
+    for (const std::string_view profile :
+         {"core", "data", "big-endian", "deep", "mmap", "held-mmap", "held-read"})
         profiles.add(json::quoted(profile));
     json::Array dtypes;
     for (const weig::DtypeInfo &dtype : weig::dtypes)
@@ -97,7 +99,6 @@ json::Object accept(const weig::File &file, weig::Mode mode, const Fields &keys)
             throw std::logic_error("a name does not lead to its record");
         tensors.add(tensor_answer(file, i, mode, content, as_hex));
     }
-    file.check_unmodified();
     return json::Object()
         .member("status", "accepted")
         .member("byte_order", file.byte_order() == weig::ByteOrder::big ? "big" : "little")
@@ -105,12 +106,49 @@ json::Object accept(const weig::File &file, weig::Mode mode, const Fields &keys)
         .raw("tensors", tensors.text());
 }
 
-json::Object load(const std::string &path, const Fields &keys) try {
+/// A file that was loaded, and how.
+struct Loaded {
+    weig::File file;
+    weig::Mode mode;
+};
+
+/// Answers requests; keeps the file of the last `open`.
+class Session {
+  public:
+    std::string answer(std::string_view line);
+
+  private:
+    json::Object load(const Fields &fields, bool hold);
+    json::Object dispatch(const Fields &fields);
+
+    std::optional<Loaded> held_;
+};
+
+json::Object Session::load(const Fields &fields, bool hold) {
+    held_.reset();
+    const Fields keys(fields.begin() + 3, fields.end());
     const weig::Mode mode = has(keys, "via=read") ? weig::Mode::read : weig::Mode::mmap;
-    const weig::File file = weig::File::open(path, mode);
+    Loaded loaded{weig::File::open(std::string(fields[2]), mode), mode};
     if (has(keys, "level=deep"))
-        file.verify();
-    return accept(file, mode, keys);
+        loaded.file.verify();
+    json::Object answer = accept(loaded.file, mode, keys);
+    loaded.file.check_unmodified();
+    if (hold)
+        held_ = std::move(loaded);
+    return answer;
+}
+
+json::Object Session::dispatch(const Fields &fields) try {
+    const std::string_view verb = fields[0];
+    if ((verb == "load" || verb == "open") && fields.size() >= 3)
+        return load(fields, verb == "open");
+    if (verb == "check" && held_) {
+        held_->file.check_unmodified();
+        return json::Object().member("status", "unmodified");
+    }
+    if (verb == "access" && held_)
+        return accept(held_->file, held_->mode, fields);
+    return json::Object().member("status", "unsupported");
 } catch (const weig::Error &error) {
     json::Object answer;
     answer.member("status", error.code() == weig::Code::unsupported ? "unsupported" : "rejected")
@@ -128,22 +166,18 @@ json::Object load(const std::string &path, const Fields &keys) try {
     return json::Object().member("status", "internal").member("message", error.what());
 }
 
-std::string answer(std::string_view line) {
+std::string Session::answer(std::string_view line) {
     const Fields fields = split(line);
     if (fields[0] == "hello")
         return hello();
-    json::Object result;
-    if (fields[0] != "load" || fields.size() < 3)
-        result.member("status", "unsupported");
-    else
-        result = load(std::string(fields[2]), {fields.begin() + 3, fields.end()});
-    return result.member("id", fields.size() > 1 ? fields[1] : "").text();
+    return dispatch(fields).member("id", fields.size() > 1 ? fields[1] : "").text();
 }
 
 } // namespace
 
 int main() {
+    Session session;
     for (std::string line; std::cout && std::getline(std::cin, line);)
-        std::cout << answer(line) << '\n' << std::flush;
+        std::cout << session.answer(line) << '\n' << std::flush;
     return std::cout ? EXIT_SUCCESS : EXIT_FAILURE;
 }
