@@ -27,7 +27,8 @@ FOLDER = Path(__file__).with_name("vices")
 SHARE = 4  # loaders that a process takes at a time
 SLOW = "slow"  # the tag of cases that take long
 NOT_STARTED = "not-started"  # the outcome of a vice whose adapter does not even say hello
-TIMEOUT = 4.0  # seconds a case
+TIMEOUT = 4.0  # seconds a case ...
+PATIENCE = 4  # ... so many times that for costly ones, whose right loader is slow on a busy host
 REPEATS = 1  # enough to tell what is wrong alone from what is wrong after other cases
 FAULTS = 5  # after so many the rest of the cases is not run: each costs two processes
 
@@ -132,8 +133,9 @@ def _shares(manifest: Manifest, vices: Sequence[Vice], how: Options) -> Iterator
     costly = [vice for vice in vices if vice.costly]
     others = [vice for vice in vices if not vice.costly]
     quick = [case for case in manifest.cases if SLOW not in case.tags]
+    patient = replace(how, timeout=PATIENCE * how.timeout)
     for start in range(0, len(costly), SHARE):
-        yield manifest, manifest.cases, costly[start : start + SHARE], how
+        yield manifest, manifest.cases, costly[start : start + SHARE], patient
     for start in range(0, len(others), SHARE):
         yield manifest, quick, others[start : start + SHARE], replace(how, memory=None)
 

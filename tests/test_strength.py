@@ -27,7 +27,7 @@ from weig.tools import cli
 
 FOLDER = strength.FOLDER
 TABLE: list[dict[str, Any]] = tomllib.loads((FOLDER / "vices.toml").read_text("utf-8"))["vice"]
-KINDS = {"missing", "wraps", "edge", "strict", "text", "values", "whole", "process"}
+KINDS = {"missing", "wraps", "edge", "strict", "text", "values", "whole", "held", "process"}
 KEYS = {"id", "what", "kind", "rules", "outcome", "drop", "check", "part"}
 
 

@@ -27,7 +27,7 @@ loader = importlib.import_module("loader")
 
 HELLO = {
     "protocol": 1, "loader": "vice", "version": "1", "language": "python", "spec": ["1"],
-    "profiles": ["core", "data", "big-endian", "deep"],
+    "profiles": ["core", "data", "big-endian", "deep", "mmap", "held-mmap", "held-read"],
 }  # fmt: skip
 # A vice that eats memory or descriptors hurts nobody but itself.
 LIMITS = ((resource.RLIMIT_DATA, 512 << 20), (resource.RLIMIT_NOFILE, 256))
@@ -119,14 +119,22 @@ def respond(made: Any, fields: list[str]) -> dict[str, Any]:
     """The answer to one request."""
     if fields[0] == "hello":
         return HELLO
-    if fields[0] != "load":
-        return {"id": fields[1] if len(fields) > 1 else "", "status": "unsupported"}
-    options = dict(field.split("=", 1) for field in fields[3:])
+    options = dict(field.split("=", 1) for field in fields if "=" in field)
     try:
-        answer = made.answer(fields[2], options["data"], options["level"])
+        match fields:
+            case ["load" | "open" as verb, _, path, *_]:
+                via = options.get("via", "mmap")
+                content, level = options["data"], options["level"]
+                answer = made.answer(path, content, level, via, verb == "open")
+            case ["check", _] if made.held is not None:
+                answer = made.check(made.held)
+            case ["access", *_] if made.held is not None:
+                answer = made.access(made.held, options["data"])
+            case _:
+                answer = {"status": "unsupported"}
     except Exception as error:  # what no check foresaw
         answer = {"status": "internal", "message": repr(error)}
-    return {"id": fields[1], **answer}
+    return {"id": fields[1] if len(fields) > 1 else "", **answer}
 
 
 if __name__ == "__main__":

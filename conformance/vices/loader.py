@@ -51,12 +51,17 @@ class Check(NamedTuple):
 
 
 class File:
-    """An open file: its header's fields, its records, and where its parts stand."""
+    """An open file: its header's fields, its records, and where its parts stand.
 
-    def __init__(self, path: str, parts: Parts) -> None:
+    ``via`` is how its bytes are had: mmap, or read.
+    """
+
+    def __init__(self, path: str, parts: Parts, via: str) -> None:
         self.parts = parts
         self.path = path
+        self.via = via
         self.fd: int = parts["open"](path)
+        self.facts: object = parts["facts"](self)
         self.records: list[Record] = []
 
     def read_header(self) -> None:
@@ -86,7 +91,7 @@ class File:
 
     @cached_property
     def bytes(self) -> Any:
-        return self.parts["map"](self)
+        return self.parts["map" if self.via == "mmap" else "copy"](self)
 
     def close(self) -> None:
         self.parts["close"](self)
@@ -152,6 +157,16 @@ def map_file(f: File) -> mmap.mmap:
     return mmap.mmap(f.fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
 
 
+def copy_file(f: File) -> bytes:
+    return os.pread(f.fd, f.size, 0)
+
+
+def facts(f: File) -> object:
+    """What tells one state of the open file from another."""
+    found = os.fstat(f.fd)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def close_file(f: File) -> None:
     os.close(f.fd)
 
@@ -214,7 +229,11 @@ def payload(f: File, r: Record) -> bytes:
 
 
 def describe(f: File, r: Record, content: str) -> dict[str, Any]:
-    told = {"name": r.name, "dtype": DTYPES[r.dtype][0], "shape": r.dims, "nbytes": r.data_size}
+    told = {
+        "name": r.name, "dtype": DTYPES[r.dtype][0], "shape": r.dims, "nbytes": r.data_size,
+        "backing": "mmap" if f.via == "mmap" and f.mark == "<" else "copy",
+        "align": f.parts["align"](r),
+    }  # fmt: skip
     if content == "none":
         return told
     data = f.parts["payload"](f, r)
@@ -245,6 +264,11 @@ PARTS: dict[str, Callable[..., Any]] = {
     "header": lambda f: None,  # once its fields are known
     "sentinel": lambda f: struct.unpack(f.mark + "Q", os.pread(f.fd, 8, f.file_size - 8))[0],
     "map": map_file,
+    "copy": copy_file,
+    "facts": facts,
+    "changed": lambda f: facts(f) != f.facts,
+    "modified": lambda: refuse("MODIFIED", "changed since it was opened"),
+    "same": lambda: {"status": "unmodified"},
     "close": close_file,
     "records": records,
     "name": find_name,
@@ -253,10 +277,13 @@ PARTS: dict[str, Callable[..., Any]] = {
     "unit": lambda r: DTYPES[r.dtype][2],
     "swap": swap,
     "payload": payload,
+    # A map begins with a page, the smallest of which has 4096 bytes.
+    "align": lambda r: min(r.data_offset & -r.data_offset, 4096),
     "describe": describe,
     "count": lambda f: len(f.records),
     "listing": lambda f: f.records,
     "accept": accept,
+    "access": accept,
     "refuse": refuse,
     "start": lambda: None,  # before the first request
     "before": lambda path: None,  # before a file is opened
@@ -363,15 +390,26 @@ class Loader:
         for name, check in checks.items():
             self.stages.setdefault(check.stage, []).append((name, check))
         self.parts = parts
+        self.held: File | None = None
 
-    def answer(self, path: str, content: str, level: str) -> dict[str, Any]:
-        """What the loader says to one file, without the id of the request."""
+    def answer(
+        self, path: str, content: str, level: str, via: str = "mmap", hold: bool = False
+    ) -> dict[str, Any]:
+        """What the loader says to one file, without the id of the request.
+
+        With ``hold`` a file that it accepts stays open, for `check` and `access`.
+        """
         self.parts["before"](path)
+        if self.held is not None:
+            self.held.close()
+            self.held = None
         f = None
         try:
-            f = File(path, self.parts)
+            f = File(path, self.parts, via)
             self._check(f, level)
             accepted: dict[str, Any] = self.parts["accept"](f, content)
+            if hold:
+                self.held = f
             return accepted
         except RefusedError as error:
             refused: dict[str, Any] = self.parts["refuse"](error.code, str(error))
@@ -379,8 +417,18 @@ class Loader:
         except OSError as error:
             return {"status": "rejected", "error": "IO", "message": str(error.strerror)}
         finally:
-            if f is not None:
+            if f is not None and f is not self.held:
                 f.close()
+
+    def check(self, f: File) -> dict[str, Any]:
+        """Whether the file that is held was changed."""
+        state: dict[str, Any] = self.parts["modified" if self.parts["changed"](f) else "same"]()
+        return state
+
+    def access(self, f: File, content: str) -> dict[str, Any]:
+        """The tensors of the file that is held."""
+        accessed: dict[str, Any] = self.parts["access"](f, content)
+        return accessed
 
     def _check(self, f: File, level: str) -> None:
         self._stage("file", f)
