@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weig.backends.file import ModelFile
 from weig.backends.interface import Loader, Mode
 from weig.backends.view import TensorView
-from weig.spec.errors import WeigError
+from weig.spec.errors import WeigError, escape
 from weig.spec.layout import ByteOrder
 
 if TYPE_CHECKING:
@@ -59,7 +59,24 @@ def open(path: PathLike, mode: Mode = "mmap", backend: str | None = None) -> Mod
         raise ValueError(f"mode must be one of {MODES}, not {mode!r}")
     name = backend or os.environ.get("WEIG_BACKEND") or next(filter(_can_use, BACKENDS))
     text = _text(path)
-    return ModelFile(loader(name).open(text, mode), text, mode, name)
+    chosen = loader(name)
+    try:
+        opened = chosen.open(text, mode)
+    except WeigError as error:
+        raise _naming(text, error) from None
+    except MemoryError:
+        raise WeigError(
+            "TOO_LARGE", f"{escape(text)}: no memory for what it says", rule="OPEN-9"
+        ) from None
+    return ModelFile(opened, text, mode, name)
+
+
+def _naming(path: str, error: WeigError) -> WeigError:
+    """The same error, with the file in its message: a loader tells what is wrong, not where."""
+    shown = escape(path)
+    if shown in error.message:
+        return error
+    return WeigError(error.code, f"{shown}: {error.message}", field=error.field, rule=error.rule)
 
 
 def _text(path: PathLike) -> str:

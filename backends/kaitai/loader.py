@@ -6,16 +6,16 @@ the rest by rules.py, and what concerns the file itself here.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
-import io
 import mmap
 import os
 import stat
 import sys
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weig.backends.interface import Mode, Progress, Record
 from weig.spec.dtypes import BY_CODE
@@ -47,12 +47,17 @@ def open(path: str, mode: Mode) -> KaitaiFile:
     try:
         return KaitaiFile(descriptor, mode)
     except OSError as error:
-        os.close(descriptor)
+        _close(descriptor)
         code = "TOO_LARGE" if error.errno == errno.ENOMEM else "IO"
         raise WeigError(code, f"{escape(path)}: {error.strerror or error}") from None
     except BaseException:
-        os.close(descriptor)
+        _close(descriptor)
         raise
+
+
+def _close(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # nothing was written that could be lost
+        os.close(descriptor)
 
 
 def _not_opened(path: str, error: Exception) -> WeigError:
@@ -86,11 +91,10 @@ class KaitaiFile:
         size = _checked_size(descriptor)
         # Header and sentinel by plain reads first: a map would fault in far more, and a copy of a
         # huge file of something else would be for nothing.
-        with io.FileIO(descriptor, closefd=False) as file:
-            parser.parse_header(KaitaiStream(file))
-            self._memory: mmap.mmap | None = _map(
-                descriptor, size, file if mode == "read" else None
-            )
+        parser.parse_header(KaitaiStream(_Reader(descriptor, size)))
+        self._memory: mmap.mmap | None = (
+            _copy(descriptor, size) if mode == "read" else _map(descriptor, size)
+        )
         self._mapped = mode == "mmap"
         self.file_size = size
         source = parser.Source(self._memory)
@@ -102,7 +106,7 @@ class KaitaiFile:
         self._index = rules.index_names(self._records)
         rules.check_apart(self._records)
         self._descriptor = descriptor
-        self._release = weakref.finalize(self, os.close, descriptor)
+        self._release = weakref.finalize(self, _close, descriptor)
 
     def _parse(self, stream: KaitaiStream) -> None:
         """Keeps what the generated parser finds, and nothing of its objects."""
@@ -141,7 +145,10 @@ class KaitaiFile:
 
     def check_unmodified(self) -> None:
         self._live()
-        now = _identity(os.fstat(self._descriptor))
+        try:
+            now = _identity(os.fstat(self._descriptor))
+        except OSError as error:
+            raise WeigError("IO", f"fstat: {error.strerror}", rule="OPEN-11") from None
         if now != self._identity:
             raise WeigError("MODIFIED", f"was {self._identity}, is {now}", rule="OPEN-10")
 
@@ -150,14 +157,12 @@ class KaitaiFile:
         start = self._data_offset // mmap.PAGESIZE * mmap.PAGESIZE
         if not self._mapped or start >= self.file_size:
             return
-        memory.madvise(mmap.MADV_WILLNEED, start)
-        if not wait:
-            return
         try:
-            memory.madvise(_POPULATE_READ, start)
-        except OSError:  # an older kernel: touch every page
-            for at in range(start, self.file_size, mmap.PAGESIZE):
-                memory[at]
+            memory.madvise(_POPULATE_READ if wait else mmap.MADV_WILLNEED, start)
+        except OSError:
+            if wait:  # an older kernel, or a file that was cut: reading tells, touching kills
+                for at in range(start, self.file_size, _COPY):
+                    _pread(self._descriptor, min(_COPY, self.file_size - at), at)
 
     def swapped(self, offset: int, nbytes: int, unit: int) -> memoryview:
         """Raises ValueError where the bytes do not all lie in the file or are no whole units."""
@@ -215,25 +220,66 @@ def _checked_size(descriptor: int) -> int:
     return status.st_size
 
 
-def _map(descriptor: int, size: int, file: Any) -> mmap.mmap:
-    """The file mapped, or with ``file`` copied into private memory (OPEN-14)."""
+class _Reader:
+    """The file for the generated parser, by plain reads; of the size that fstat told."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        data = _pread(self._descriptor, min(size, self._size - self._at), self._at)
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+
+def _pread(descriptor: int, size: int, at: int) -> bytes:
+    """All of ``size`` bytes (OPEN-11). Raises OSError, or WeigError TRUNCATED."""
+    data = b""
+    while len(data) < size:
+        piece = os.pread(descriptor, size - len(data), at + len(data))
+        if not piece:
+            raise _cut(at + len(data))
+        data += piece
+    return data
+
+
+def _cut(at: int) -> WeigError:
+    return WeigError("TRUNCATED", f"the file ends at byte {at} now", rule="OPEN-11")
+
+
+def _map(descriptor: int, size: int) -> mmap.mmap:
     try:
-        if file is None:
-            return mmap.mmap(descriptor, size, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
-        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OverflowError, MemoryError):
+        return mmap.mmap(descriptor, size, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
+    except OverflowError:
         raise WeigError("TOO_LARGE", f"{size} bytes", rule="OPEN-9") from None
     except ValueError as error:  # the file became shorter
         raise WeigError("TRUNCATED", str(error), rule="OPEN-11") from None
+
+
+def _copy(descriptor: int, size: int) -> mmap.mmap:
+    """The file copied into private memory (OPEN-14)."""
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OverflowError:
+        raise WeigError("TOO_LARGE", f"{size} bytes", rule="OPEN-9") from None
     with memoryview(memory) as target:
         at = 0
         while at < size:
             at, end = _data(descriptor, at, size)
-            file.seek(at)
             while at < end:
-                n = file.readinto(target[at : min(end, at + _COPY)])
+                n = os.preadv(descriptor, [target[at : min(end, at + _COPY)]], at)
                 if not n:
-                    raise WeigError("TRUNCATED", f"the file ends at byte {at}", rule="OPEN-11")
+                    raise _cut(at)
                 at += n
     return memory
 

@@ -55,7 +55,8 @@ class Source:
     def close(self) -> None:
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            with contextlib.suppress(OSError):  # nothing was written that could be lost
+                os.close(fd)
 
     def ends(self) -> tuple[bytes, bytes]:
         """The first 64 and the last 8 bytes (fewer of a file that is shorter than 72).
@@ -73,8 +74,15 @@ class Source:
             if mode == "mmap":
                 return memoryview(mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ))
             return self._copied()
-        except (OSError, ValueError, OverflowError) as error:
+        except ValueError:  # how Python refuses to map more than the file has
+            raise self._cut(os.fstat(self.fd).st_size) from None
+        except (OSError, OverflowError) as error:
             raise self._too_large(error) from None
+
+    def read_through(self, start: int) -> None:
+        """Reads the file from ``start`` to its end into nothing. Raises WeigError."""
+        for offset in range(start, self.size, READ_CHUNK):
+            self._read(min(READ_CHUNK, self.size - offset), offset)
 
     def check_unmodified(self) -> None:
         try:
@@ -137,7 +145,7 @@ class Source:
         reason = getattr(error, "strerror", None) or str(error)
         return WeigError("IO", f"{escape(self.path)}: {escape(reason)}", rule="OPEN-11")
 
-    def _too_large(self, error: OSError | ValueError | OverflowError) -> WeigError:
+    def _too_large(self, error: OSError | OverflowError) -> WeigError:
         if isinstance(error, OSError) and error.errno not in (errno.ENOMEM, errno.EOVERFLOW):
             return self._refused(error)
         return WeigError(
