@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from weig.spec.errors import WeigError, escape
 
 WRITE_CHUNK = 8 << 20
+DESCRIPTORS = "/proc/self/fd"
 
 
 def write_all(fd: int, data: memoryview, offset: int) -> None:
@@ -25,49 +26,84 @@ def write_all(fd: int, data: memoryview, offset: int) -> None:
 def replacing(path: str, size: int) -> Iterator[int]:
     """A descriptor of a new file of ``size`` zero bytes that takes ``path``'s place at the end.
 
-    The new file lies in the same folder until the block ends well; then it is synced, renamed, and
-    the folder is synced. Where the block raises, the new file goes and ``path`` is untouched. A
-    link is followed: the file that it names is replaced. An existing file's mode is kept; a new one
-    gets what the umask leaves. Raises WeigError (IO, NOT_REGULAR_FILE), also for an OSError of the
-    block.
+    The new file lies in the same folder, without a name where the file system can do that (a
+    process that is killed then leaves nothing behind), until the block ends well; then it is
+    synced, named, and the folder is synced. Where the block raises, the new file goes and ``path``
+    is untouched. A link is followed: the file that it names is replaced. An existing file's mode is
+    kept; a new one gets what the umask leaves. Raises WeigError (IO, NOT_REGULAR_FILE), also for an
+    OSError of the block.
     """
-    target = os.path.realpath(path)
+    outcome = "nothing was written"
     try:
-        mode = _existing_mode(target)
+        mode = existing_mode(path)
+        target = os.path.realpath(path)
         folder, name = os.path.split(target)
         # A name of 255 bytes is legal; ours must not become longer.
         start = os.fsdecode(os.fsencode(name)[:60])
         temporary = os.path.join(folder, f".{start}.{secrets.token_hex(8)}.tmp")
         fd = -1
         try:
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            fd, named = _new_file(folder, temporary)
             if mode is not None:
                 os.fchmod(fd, mode)
             _reserve(fd, size)
             yield fd
             os.fsync(fd)
-            os.replace(temporary, target)
+            if named:
+                os.replace(temporary, target)
+            else:
+                _name(fd, temporary, target)
         except BaseException:  # a signal's too, at whatever moment it came
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
         finally:
             if fd >= 0:
-                os.close(fd)
+                with contextlib.suppress(OSError):  # fsync has told what there is to tell
+                    os.close(fd)
+        outcome = "it was written, but a loss of power may undo that"
         _sync_folder(folder)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise WeigError("IO", f"{escape(path)}: {escape(reason)}; nothing was written") from None
+        raise WeigError("IO", f"{escape(path)}: {escape(reason)}; {outcome}") from None
 
 
-def _existing_mode(target: str) -> int | None:
+def existing_mode(path: str) -> int | None:
+    """The permissions of the file at ``path``, or None where there is none.
+
+    Raises WeigError NOT_REGULAR_FILE for what no file can take the place of, and OSError.
+    """
     try:
-        status = os.stat(target)
+        status = os.stat(path)  # of the path itself: a pipe behind /dev/stdout has no real path
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise WeigError("NOT_REGULAR_FILE", f"{escape(target)} is there and not a regular file")
+        raise WeigError("NOT_REGULAR_FILE", f"{escape(path)} is there and not a regular file")
     return stat.S_IMODE(status.st_mode)
+
+
+def _new_file(folder: str, temporary: str) -> tuple[int, bool]:
+    """A new file, and whether it has a name (``temporary``): not where the file system can."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir(DESCRIPTORS):
+        # Many answers mean that it cannot; what is wrong otherwise, the other way tells.
+        with contextlib.suppress(OSError):
+            return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o666), False
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(temporary, flags, 0o666), True
+
+
+def _name(fd: int, temporary: str, target: str) -> None:
+    """Gives a file without a name that of ``target``, which may be there already."""
+
+    def link(name: str) -> None:
+        # With a folder given (which an absolute path has no need of), Python follows the link.
+        os.link(f"{DESCRIPTORS}/{fd}", name, src_dir_fd=fd)
+
+    try:
+        link(target)
+    except FileExistsError:  # only a rename replaces a file, and needs a name for that moment
+        link(temporary)
+        os.replace(temporary, target)
 
 
 def _reserve(fd: int, size: int) -> None:
@@ -81,8 +117,16 @@ def _reserve(fd: int, size: int) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    fd = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Makes the new name last. A folder that we may not read, or of a file system that cannot, is
+    left alone: what is at the name after a loss of power is whole there too."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            raise
     finally:
         os.close(fd)

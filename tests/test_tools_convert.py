@@ -385,9 +385,16 @@ def test_in_a_process(tmp_path: Path, every_dtype: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
-def _grown(folder: Path, source: Path) -> bool:
-    others = [entry for entry in folder.iterdir() if entry != source]
-    return bool(others) and others[0].stat().st_size > 0
+def _grown(process: int, folder: Path, source: Path) -> bool:
+    """Whether a process has a file of some size open in a folder, which may have no name there."""
+    for entry in Path(f"/proc/{process}/fd").iterdir():
+        try:
+            link = os.readlink(entry)
+            if link.startswith(f"{folder}/") and link != str(source) and entry.stat().st_size:
+                return True
+        except OSError:  # closed meanwhile
+            continue
+    return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -399,7 +406,7 @@ def test_termination_leaves_nothing(tmp_path: Path, number: signal.Signals) -> N
     words = ["convert", str(path), str(tmp_path / "x.weig"), "--byte-order", "big"]
     process = subprocess.Popen([sys.executable, "-m", "weig.tools.cli", *words])
     # The new file has its size from the start; then the tensor is written.
-    while process.poll() is None and not _grown(tmp_path, path):
+    while process.poll() is None and not _grown(process.pid, tmp_path, path):
         time.sleep(0.001)
     process.send_signal(number)
     assert process.wait() == 128 + number
