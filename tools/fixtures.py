@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import filecmp
 import gzip
 import io
 import json
+import shutil
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from weig.spec.errors import WeigError, escape
 
 DESCRIPTION = """\
 The files of the suite: good and bad ones, made on purpose. The small ones stand in the package;
@@ -47,12 +52,35 @@ def _write(args: argparse.Namespace) -> int:
     def report(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    path = materialize.write(args.directory, special=not args.small, report=report)
+    with _whole(args.directory):
+        path = materialize.write(args.directory, special=not args.small, report=report)
     for row in json.loads(path.read_text(encoding="utf-8"))["cases"]:
         if "unavailable" in row:
             report(f"not made: {row['id']}: {row['unavailable']}")
     print(path)
     return 0
+
+
+@contextlib.contextmanager
+def _whole(directory: Path) -> Iterator[None]:
+    """A folder with a manifest is complete: one that does not get so far has none, and goes where
+    it was not there before. Raises WeigError for an OSError of the block."""
+    new, manifest = not directory.exists(), directory / "manifest.json"
+    try:
+        if not new:
+            manifest.unlink(missing_ok=True)
+        yield
+    except BaseException as error:
+        if new:
+            shutil.rmtree(directory, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                manifest.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
+        outcome = "nothing was written" if new else "what is in it is not complete"
+        reason = escape(error.strerror or str(error))
+        raise WeigError("IO", f"{escape(str(directory))}: {reason}; {outcome}") from None
 
 
 def _list(args: argparse.Namespace) -> int:
