@@ -15,7 +15,7 @@ from weig.backends.atomic import replacing, write_all
 from weig.backends.interface import Progress
 from weig.backends.view import TensorView
 from weig.spec.dtypes import BY_NAME, DTYPES, Dtype
-from weig.spec.errors import WeigError, escape
+from weig.spec.errors import WeigError, excerpt, quoted
 from weig.spec.layout import (
     DATA_ALIGN,
     FILE_SIZE_ALIGN,
@@ -123,16 +123,15 @@ def _facts(tensors: Mapping[str, Any], label: str) -> _Tensor:
     dtype = _dtype(value, label)
     shape = tuple(int(dim) for dim in value.shape)
     if len(shape) > MAX_RANK:
-        raise WeigError("BAD_SHAPE", f"{_quoted(label)} has rank {len(shape)}, past {MAX_RANK}")
+        raise WeigError("BAD_SHAPE", f"{quoted(label)} has rank {len(shape)}, past {MAX_RANK}")
     size = dtype.size
     for dim in shape:
         if not 0 <= dim <= MAX_NUMBER:
-            raise WeigError("NUMBER_TOO_LARGE", f"{_quoted(label)} has a dimension {dim}")
+            raise WeigError("NUMBER_TOO_LARGE", f"{quoted(label)} has a dimension {dim}")
         size *= dim or 1
     if size > MAX_NUMBER:
-        raise WeigError(
-            "BAD_SHAPE", f"{_quoted(label)}: the product of {shape} is past {MAX_NUMBER}"
-        )
+        product = f"the product of {excerpt(str(shape))}"
+        raise WeigError("BAD_SHAPE", f"{quoted(label)}: {product} is past {MAX_NUMBER}")
     key = _alias_key(value, in_dict=type(tensors) is dict)
     return _Tensor(name, label, dtype, shape, 0 if 0 in shape else size, key)
 
@@ -144,33 +143,33 @@ def _name(label: object) -> bytes:
     try:
         name = label.encode("utf-8")
     except UnicodeEncodeError:
-        raise WeigError("BAD_NAME", f"{_quoted(label)} has a lone surrogate") from None
+        raise WeigError("BAD_NAME", f"{quoted(label)} has a lone surrogate") from None
     if not 1 <= len(name) <= MAX_NAME_BYTES:
         raise WeigError("BAD_NAME", f"a name has {len(name)} bytes, not 1 to {MAX_NAME_BYTES}")
     if any(byte < 0x20 or byte == 0x7F for byte in name):
-        raise WeigError("BAD_NAME", f"{_quoted(label)} has a control byte")
+        raise WeigError("BAD_NAME", f"{quoted(label)} has a control byte")
     return name
 
 
 def _dtype(value: Any, label: str) -> Dtype:
     if isinstance(value, TensorView | Source):
         if value.dtype not in BY_NAME:
-            raise WeigError("BAD_DTYPE", f"{_quoted(label)}: no dtype {escape(value.dtype)!r}")
+            raise WeigError("BAD_DTYPE", f"{quoted(label)}: no dtype {quoted(value.dtype)}")
         return BY_NAME[value.dtype]
     import numpy as np
 
     if isinstance(value, np.ma.MaskedArray):
-        raise WeigError("UNSUPPORTED", f"{_quoted(label)}: the format has no mask")
+        raise WeigError("UNSUPPORTED", f"{quoted(label)}: the format has no mask")
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         raise WeigError(
-            "UNSUPPORTED", f"{_quoted(label)}: {type(value).__name__} has no dtype and shape"
+            "UNSUPPORTED", f"{quoted(label)}: {type(value).__name__} has no dtype and shape"
         )
     try:
         known = np.dtype(value.dtype).newbyteorder("=").name
     except TypeError:  # another library's dtype: only its array tells
         known = np.asarray(value).dtype.name
     if known not in NUMPY_NAMES:
-        raise WeigError("BAD_DTYPE", f"{_quoted(label)}: the format has no {escape(known)}")
+        raise WeigError("BAD_DTYPE", f"{quoted(label)}: the format has no {excerpt(known)}")
     return NUMPY_NAMES[known]
 
 
@@ -281,27 +280,23 @@ def _check_bool(tensor: _Tensor, piece: memoryview) -> None:
     import numpy as np
 
     if np.frombuffer(piece, np.uint8).max(initial=0) > 1:
-        raise WeigError("BAD_BOOL", f"{_quoted(tensor.label)} holds an element past 1")
+        raise WeigError("BAD_BOOL", f"{quoted(tensor.label)} holds an element past 1")
 
 
 def _swapped(piece: memoryview, tensor: _Tensor) -> Iterable[memoryview]:
     import numpy as np
 
     if len(piece) % tensor.dtype.size:
-        raise ValueError(f"a piece of {_quoted(tensor.label)} is not a whole number of elements")
+        raise ValueError(f"a piece of {quoted(tensor.label)} is not a whole number of elements")
     native = np.dtype(f"u{tensor.dtype.unit}")
     for start in range(0, len(piece), SWAP_CHUNK):
         units = np.frombuffer(piece[start : start + SWAP_CHUNK], native.newbyteorder())
         yield units.astype(native).view(np.uint8).data
 
 
-def _quoted(label: str) -> str:
-    return f"'{escape(label)}'"
-
-
 def _changed(tensor: _Tensor) -> WeigError:
     return WeigError(
         "BAD_DATA_SIZE",
-        f"{_quoted(tensor.label)} did not give the {tensor.nbytes} bytes of {tensor.dtype.name} "
+        f"{quoted(tensor.label)} did not give the {tensor.nbytes} bytes of {tensor.dtype.name} "
         f"{list(tensor.shape)} when they were asked for",
     )

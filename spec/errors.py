@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["CODES", "WeigError", "escape"]
+__all__ = ["CODES", "WeigError", "escape", "excerpt", "quoted"]
+
+LONGEST = 100  # characters of text from a file in a message
 
 CODES = {
     "IO": "the operating system refused to open, map or read the file",
@@ -67,6 +69,22 @@ def escape(text: str | bytes) -> str:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
     return "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text)
+
+
+def excerpt(text: str | bytes) -> str:
+    """`escape` of text that may be long: of more than `LONGEST` characters the middle is left out.
+
+    A file may hold megabytes where a word should be, and a message is a line.
+    """
+    if len(text) <= LONGEST:
+        return escape(text)
+    ends = text[: LONGEST * 3 // 4], text[-LONGEST // 4 :]
+    return " ... ".join(map(escape, ends))
+
+
+def quoted(text: str | bytes) -> str:
+    """An `excerpt` in quotation marks."""
+    return f"'{excerpt(text)}'"
 
 
 def _escaped(char: str) -> str:

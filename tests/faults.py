@@ -18,17 +18,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import weig
+from weig.backends import BACKENDS, MODES
 
 HERE = Path(__file__).parent
 ADAPTERS = HERE.parent / "conformance" / "adapters"
 # The loaders behind Python, and the C and the C++ library without it.
-LOADERS = [
-    f"{backend} {mode}" for backend in weig.backends.BACKENDS for mode in weig.backends.MODES
-]
-LIBRARIES = [
-    f"{adapter} {mode}" for adapter in ("c-adapter", "cpp-adapter") for mode in weig.backends.MODES
-]
+LOADERS = [f"{backend} {mode}" for backend in BACKENDS for mode in MODES]
+LIBRARIES = [f"{adapter} {mode}" for adapter in ("c-adapter", "cpp-adapter") for mode in MODES]
 
 
 class Answer(NamedTuple):
@@ -60,6 +56,7 @@ def shim() -> Path:
 
 
 def _build(words: list[str]) -> None:
+    """Runs a compiler, or make; skips where there is none."""
     if not shutil.which(words[0]) or not shutil.which("cc") or not shutil.which("c++"):
         pytest.skip("there is no compiler")
     if "libasan" in os.environ.get("LD_PRELOAD", ""):

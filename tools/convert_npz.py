@@ -24,7 +24,8 @@ from weig.backends.atomic import replacing
 from weig.backends.pure.source import Source as File
 from weig.backends.writer import NUMPY_NAMES, Source
 from weig.spec.dtypes import BY_NAME
-from weig.spec.errors import WeigError, escape
+from weig.spec.errors import WeigError, escape, excerpt, quoted
+from weig.spec.layout import MAX_NUMBER
 from weig.tools.exchange import (
     PIECE,
     ConversionError,
@@ -40,6 +41,7 @@ SUFFIX = ".npy"
 MAX_HEADER = 10_000  # bytes of an npy header: numpy's own limit for files that are not trusted
 # What the zip module raises for archives that are broken or of a kind that it does not know.
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError)
+ENCRYPTED = 1  # of a member's flags
 EPOCH = (1980, 1, 1, 0, 0, 0)  # no time in the file: the same tensors, the same bytes
 
 
@@ -63,7 +65,7 @@ def read(path: str) -> Iterator[Origin]:
             for member in archive.infolist():
                 name = _name(member, path)
                 if name in tensors:
-                    raise WeigError("DUPLICATE_NAME", f"'{escape(name)}' is there twice")
+                    raise WeigError("DUPLICATE_NAME", f"{quoted(name)} is there twice")
                 npy = _npy(archive, member, name)
                 tensors[name] = Source(
                     npy.dtype, npy.shape, partial(_pieces, file, archive, member, name, npy)
@@ -80,10 +82,10 @@ def write(path: str, origin: Origin, options: Options) -> None:
     """
     for name, source in origin.tensors.items():
         if BY_NAME[source.dtype].ml:
-            raise ConversionError(f"'{escape(name)}': an npz file cannot hold {source.dtype}")
+            raise ConversionError(f"{quoted(name)}: an npz file cannot hold {source.dtype}")
         if name + SUFFIX in origin.tensors:
             raise ConversionError(
-                f"'{escape(name)}' and '{escape(name)}{SUFFIX}' are one name to numpy"
+                f"{quoted(name)} and {quoted(name + SUFFIX)} are one name to numpy"
             )
     pieces = counted(origin, options.progress)
     with (
@@ -107,19 +109,21 @@ def _archive(stream: IO[bytes], path: str) -> zipfile.ZipFile:
         return zipfile.ZipFile(stream)
     except (*BROKEN, OSError) as error:
         raise ConversionError(
-            f"{escape(path)}: not a good npz file: {escape(str(error))}"
+            f"{escape(path)}: not a good npz file: {excerpt(str(error))}"
         ) from None
 
 
 def _name(member: zipfile.ZipInfo, path: str) -> str:
     """The tensor's name. The zip module cuts a name at a NUL: another name than the file's own."""
     if member.filename != member.orig_filename:
-        raise WeigError("BAD_NAME", f"'{escape(member.orig_filename)}' has a control byte")
+        raise WeigError("BAD_NAME", f"{quoted(member.orig_filename)} has a control byte")
     if not member.filename.endswith(SUFFIX):
-        raise ConversionError(f"{escape(path)}: '{escape(member.filename)}' is no {SUFFIX} file")
+        raise ConversionError(f"{escape(path)}: {quoted(member.filename)} is no {SUFFIX} file")
+    if member.flag_bits & ENCRYPTED:
+        raise ConversionError(f"{escape(path)}: {quoted(member.filename)} is encrypted")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         # numpy writes no other, and Python inflates the others without a limit.
-        raise ConversionError(f"{escape(path)}: '{escape(member.filename)}' has a rare compression")
+        raise ConversionError(f"{escape(path)}: {quoted(member.filename)} has a rare compression")
     return member.filename.removesuffix(SUFFIX)
 
 
@@ -129,14 +133,18 @@ def _npy(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Npy:
     known = NUMPY_NAMES.get(dtype.newbyteorder("=").name)
     if known is None:
         hint = " (numpy writes BF16 and F8 so: their type is lost)" if dtype.kind == "V" else ""
-        raise WeigError("BAD_DTYPE", f"'{escape(name)}': WEIG has no {escape(str(dtype))}{hint}")
+        raise WeigError("BAD_DTYPE", f"{quoted(name)}: WEIG has no {excerpt(str(dtype))}{hint}")
     if any(dim < 0 for dim in shape):
-        raise WeigError("BAD_SHAPE", f"'{escape(name)}' has a dimension below 0: {shape}")
+        raise WeigError(
+            "BAD_SHAPE", f"{quoted(name)} has a dimension below 0: {excerpt(str(shape))}"
+        )
     size = math.prod(shape) * known.size
     if start + size != member.file_size:
+        # A product of thousands of digits is nothing that Python prints.
+        wanted = size if size <= MAX_NUMBER else f"past {MAX_NUMBER}"
         raise ConversionError(
-            f"'{escape(name)}': the archive has {member.file_size - start} bytes for "
-            f"{known.name} {list(shape)}, which is {size}"
+            f"{quoted(name)}: the archive has {member.file_size - start} bytes for "
+            f"{known.name} {excerpt(str(list(shape)))}, which is {wanted}"
         )
     order = "big" if dtype.newbyteorder("<") != dtype and known.unit > 1 else "little"
     return Npy(known.name, order, shape, fortran and len(shape) > 1, start)
@@ -165,7 +173,7 @@ def _npy_header(
     except Exception as error:
         # numpy parses the header as Python text; hostile ones end in errors of many classes.
         raise ConversionError(
-            f"'{escape(name)}' is no good npy file: {escape(str(error))}"
+            f"{quoted(name)} is no good npy file: {excerpt(str(error))}"
         ) from None
 
 
@@ -193,7 +201,7 @@ def _inflated(
                 left -= len(piece)
                 yield piece
     except (*BROKEN, OSError) as error:
-        raise ConversionError(f"'{escape(name)}' cannot be read: {escape(str(error))}") from None
+        raise ConversionError(f"{quoted(name)} cannot be read: {excerpt(str(error))}") from None
 
 
 def _row_major(pieces: Iterable[bytes | memoryview], npy: Npy) -> Iterator[memoryview]:

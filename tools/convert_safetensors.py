@@ -18,7 +18,7 @@ from weig.backends.atomic import replacing, write_all
 from weig.backends.pure.source import Source as File
 from weig.backends.writer import Source
 from weig.spec.dtypes import BY_NAME
-from weig.spec.errors import WeigError, escape
+from weig.spec.errors import WeigError, escape, excerpt, quoted
 from weig.tools.exchange import (
     ConversionError,
     Options,
@@ -86,7 +86,7 @@ def _validated(path: str, shown: str) -> dict[str, str]:
         with safe_open(path, framework="np") as handle:
             return handle.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise _bad(shown, str(error)) from None
+        raise _bad(shown, excerpt(str(error))) from None
 
 
 def _header(file: File) -> tuple[int, dict[str, Any]]:
@@ -98,7 +98,7 @@ def _header(file: File) -> tuple[int, dict[str, Any]]:
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise _bad(file.path, f"header: {error}") from None
+        raise _bad(file.path, f"header: {excerpt(str(error))}") from None
     if not isinstance(header, dict):
         raise _bad(file.path, "the header is no object")
     return LENGTH_SIZE + length, header
@@ -110,7 +110,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         # The last pair of a name is the one in `result`; the first that is another's is a double.
         last = {name: i for i, (name, _) in enumerate(pairs)}
         twice = next(name for i, (name, _) in enumerate(pairs) if last[name] != i)
-        raise WeigError("DUPLICATE_NAME", f"'{escape(twice)}' stands twice in the header")
+        raise WeigError("DUPLICATE_NAME", f"{quoted(twice)} stands twice in the header")
     return result
 
 
@@ -119,7 +119,7 @@ def _check_ranges(file: File, entries: dict[str, Any], start: int) -> None:
     position = start
     for begin, end, name in sorted(_range(file, name, entry) for name, entry in entries.items()):
         if not start + begin == position <= start + end <= file.size:
-            raise _bad(file.path, f"'{escape(name)}' lies at {begin} to {end}")
+            raise _bad(file.path, f"{quoted(name)} lies at {begin} to {end}")
         position = start + end
     if position != file.size:
         raise _bad(file.path, f"{file.size - position} bytes belong to no tensor")
@@ -131,15 +131,16 @@ def _range(file: File, name: str, entry: Any) -> tuple[int, int, str]:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         numbers = [*shape, begin, end]
     except (TypeError, KeyError, ValueError):
-        raise _bad(file.path, f"the entry of '{escape(name)}'") from None
+        raise _bad(file.path, f"the entry of {quoted(name)}") from None
     if any(type(number) is not int or number < 0 for number in numbers):
-        raise _bad(file.path, f"the numbers of '{escape(name)}'")
+        raise _bad(file.path, f"the numbers of {quoted(name)}")
     if dtype not in BY_NAME:
         raise WeigError(
-            "BAD_DTYPE", f"'{escape(name)}': WEIG has no {escape(str(dtype))}", rule="DTYPE-1"
+            "BAD_DTYPE", f"{quoted(name)}: WEIG has no {excerpt(str(dtype))}", rule="DTYPE-1"
         )
     if end - begin != math.prod(shape) * BY_NAME[dtype].size:
-        raise _bad(file.path, f"'{escape(name)}' has {end - begin} bytes for {dtype} {shape}")
+        shown = f"{dtype} {excerpt(str(shape))}"
+        raise _bad(file.path, f"{quoted(name)} has {end - begin} bytes for {shown}")
     return begin, end, name
 
 
@@ -177,4 +178,4 @@ def _packed(tensors: list[tuple[str, Source]]) -> bytes:
 
 
 def _bad(path: str, what: str) -> ConversionError:
-    return ConversionError(f"{escape(path)}: not a good safetensors file: {escape(what)}")
+    return ConversionError(f"{escape(path)}: not a good safetensors file: {what}")

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from weig.backends.interface import Progress
 from weig.backends.writer import Source
 from weig.spec.dtypes import BY_NAME
-from weig.spec.errors import WeigError, escape
+from weig.spec.errors import WeigError, escape, quoted
 from weig.spec.layout import ByteOrder
 
 PIECE = 1 << 20  # bytes; a multiple of the size of every element
@@ -82,7 +82,7 @@ def counted(origin: Origin, progress: Progress) -> Callable[[str, Source], Itera
         for piece in source.chunks():
             data = memoryview(piece).cast("B")
             if source.dtype == "BOOL" and bytes(data).translate(None, b"\0\1"):
-                message = f"'{escape(name)}' has a BOOL that is neither 0 nor 1"
+                message = f"{quoted(name)} has a BOOL that is neither 0 nor 1"
                 raise WeigError("BAD_BOOL", message, rule="BOOL-1")
             yield data
             done += len(data)

@@ -142,6 +142,8 @@ def _translated(
     if record is None:
         order: ByteOrder = "little" if _bytes_at(stream, 0, 1) == b"G" else "big"
         field, detail = check.field, _number(stream, order, 0, _HEADER.get(check.field))
+        if field == "header.file_size":
+            detail += f"; the file has {stream.size()}"
         return refusal(check.rule, field, detail)
     root, i = record
     order, start = byte_order(root), root.body.header.ofs_tensors + i * RECORD_SIZE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from weig.backends.pure.header import Header
-from weig.spec.errors import WeigError, escape
+from weig.spec.errors import WeigError, quoted
 from weig.spec.layout import MAX_NAME_BYTES
 
 WINDOW = 4 << 20
@@ -53,7 +53,7 @@ def check_unique(names: list[str]) -> None:
         if name in seen:
             raise WeigError(
                 "DUPLICATE_NAME",
-                f"meta[{seen[name]}] and meta[{i}] are both named '{escape(name)}'",
+                f"meta[{seen[name]}] and meta[{i}] are both named {quoted(name)}",
                 field=f"meta[{i}].name_offset",
                 rule="NAME-6",
             )
@@ -108,9 +108,9 @@ def _decode(raw: bytes, i: int) -> str:
     try:
         name = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _bad(i, f"is not UTF-8: '{escape(raw)}' ({error.reason})", "NAME-4") from None
+        raise _bad(i, f"is not UTF-8: {quoted(raw)} ({error.reason})", "NAME-4") from None
     if any(c < " " or c == "\x7f" for c in name):
-        raise _bad(i, f"has a control byte: '{escape(name)}'", "NAME-5")
+        raise _bad(i, f"has a control byte: {quoted(name)}", "NAME-5")
     return name
 
 
