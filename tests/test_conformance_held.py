@@ -24,7 +24,7 @@ CHANGED = {*COPIED, *MAPPED} - UNCHANGED - REPLACED
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return manifest.read(toy_suite.write(tmp_path_factory.mktemp("suite")))
+    return manifest.read(toy_suite.write(tmp_path_factory.mktemp("suite"), held=True))
 
 
 def failed(found: Mapping[str, Result]) -> dict[str, str]:

@@ -53,18 +53,8 @@ def _held(
     return _good(ident, BODIES["good-2"], profiles=["core", f"held-{via}"], held=held)
 
 
-def write(directory: Path) -> Path:
-    """Writes the toy suite; gives the path of its manifest."""
-    rows = [
-        _good("good-1", BODIES["good-1"]),
-        _good("good-2", BODIES["good-2"]),
-        _bad("bad-1"),
-        _bad("bad-2"),
-        _bad("choice", expect="either"),
-        _bad("heavy", tags=["memory"]),
-        _good("deep", BODIES["good-1"], level="deep"),
-        _good("other-end", BODIES["good-1"], profiles=["core", "big-endian"]),
-        _bad("bad-end", profiles=["core", "big-endian"]),
+def _held_rows() -> list[tuple[dict[str, Any], bytes]]:
+    return [
         _held("left-alone", "read", [], ["unmodified"], True),
         _held("cut-read", "read", [{"op": "truncate", "number": 0}], ["CHANGED"], True),
         _held("cut-mmap", "mmap", [{"op": "truncate", "number": 6}], ["CHANGED"], False),
@@ -75,8 +65,23 @@ def write(directory: Path) -> Path:
         _held("renamed", "mmap", [{"op": "rename", "number": 24}], ["unmodified", "CHANGED"], True),
         _held("removed", "mmap", [{"op": "unlink"}], ["unmodified", "CHANGED"], True),
     ]
+
+
+def write(directory: Path, held: bool = False) -> Path:
+    """Writes the toy suite, or the cases of files held open; gives the path of its manifest."""
+    rows = [
+        _good("good-1", BODIES["good-1"]),
+        _good("good-2", BODIES["good-2"]),
+        _bad("bad-1"),
+        _bad("bad-2"),
+        _bad("choice", expect="either"),
+        _bad("heavy", tags=["memory"]),
+        _good("deep", BODIES["good-1"], level="deep"),
+        _good("other-end", BODIES["good-1"], profiles=["core", "big-endian"]),
+        _bad("bad-end", profiles=["core", "big-endian"]),
+    ]
     cases = []
-    for row, data in rows:
+    for row, data in _held_rows() if held else rows:
         name = f"{row['id']}.toy"
         (directory / name).write_bytes(data)
         digest = hashlib.sha256(data).hexdigest()
