@@ -22,28 +22,14 @@ public enum Dtype {
     F8_E4M3FNUZ(1, 1),
     F8_E5M2FNUZ(1, 1);
 
-    private static final Dtype[] BY_CODE = values();
+    /** The size of an element in bytes. */
+    public final int bytes;
 
-    private final int bytes;
-    private final int unit;
+    /** How many bytes a change of byte order reverses together. */
+    public final int unit;
 
     Dtype(int bytes, int unit) {
         this.bytes = bytes;
         this.unit = unit;
-    }
-
-    /** The size of an element. */
-    public int bytes() {
-        return bytes;
-    }
-
-    /** How many bytes a change of byte order reverses together. */
-    public int unit() {
-        return unit;
-    }
-
-    /** The dtype of a code; null where there is none. Codes past 2^31 come as negative numbers. */
-    static Dtype ofCode(int code) {
-        return code >= 0 && code < BY_CODE.length ? BY_CODE[code] : null;
     }
 }

@@ -1,6 +1,7 @@
 package weig;
 
 import java.io.IOException;
+import java.util.stream.Collectors;
 
 /** A refusal: one code of section 14, and words for people (OPEN-13). */
 public final class WeigException extends IOException {
@@ -10,16 +11,20 @@ public final class WeigException extends IOException {
     private final String field;
 
     WeigException(ErrorCode code, String field, String message) {
-        super(message);
+        super(field.isEmpty() ? message : field + ": " + message);
         this.code = code;
         this.field = field;
     }
 
-    WeigException(ErrorCode code, IOException cause) {
+    /** What the operating system refused, as IO (OPEN-11); a refusal of ours stays what it is. */
+    static WeigException of(IOException cause) {
+        if (cause instanceof WeigException known) {
+            return known;
+        }
         // The text of the system may hold the path, which is anybody's text.
-        super(escape(cause.getClass().getSimpleName() + ": " + cause.getMessage()), cause);
-        this.code = code;
-        this.field = "";
+        var io = new WeigException(ErrorCode.IO, "", escape(cause.toString()));
+        io.initCause(cause);
+        return io;
     }
 
     public ErrorCode code() {
@@ -33,16 +38,8 @@ public final class WeigException extends IOException {
 
     /** Text that came from outside, made safe to show: printable ASCII only (OPEN-13). */
     public static String escape(String text) {
-        StringBuilder safe = new StringBuilder(text.length());
-        text.codePoints().forEach(c -> {
-            if (c == '\\') {
-                safe.append("\\\\");
-            } else if (c >= 0x20 && c < 0x7F) {
-                safe.append((char) c);
-            } else {
-                safe.append(String.format("\\u{%x}", c));
-            }
-        });
-        return safe.toString();
+        return text.codePoints()
+                .mapToObj(c -> c >= 0x20 && c < 0x7F && c != '\\' ? Character.toString(c) : String.format("\\u{%x}", c))
+                .collect(Collectors.joining());
     }
 }

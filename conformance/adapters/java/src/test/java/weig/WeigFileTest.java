@@ -42,14 +42,16 @@ class WeigFileTest {
             0000000000000003 0000000000000002 6200770000000000 0000000000000000
             3f804000bf80""";
 
-    @TempDir Path folder;
+    @TempDir
+    Path folder;
 
     private static byte[] example(boolean big) {
         ByteBuffer file = ByteBuffer.allocate(272);
         file.put(HexFormat.of().parseHex((big ? BIG : LITTLE).replaceAll("\\s", "")));
         assertEquals(198, file.position());
-        file.put(256, HexFormat.of().parseHex(
-                big ? "3f800000c000000057454947454e4421" : "0000803f000000c021444e4547494557"));
+        file.put(
+                256,
+                HexFormat.of().parseHex(big ? "3f800000c000000057454947454e4421" : "0000803f000000c021444e4547494557"));
         return file.array();
     }
 
@@ -68,8 +70,10 @@ class WeigFileTest {
     }
 
     private void refused(ErrorCode code, Path path) {
-        WeigException e = assertThrows(WeigException.class,
-                () -> WeigFile.open(path, WeigFile.Mode.MMAP, WeigFile.Level.DEEP).close());
+        WeigException e = assertThrows(
+                WeigException.class,
+                () -> WeigFile.open(path, WeigFile.Mode.MMAP, WeigFile.Level.DEEP)
+                        .close());
         assertEquals(code, e.code(), e.getMessage());
     }
 
@@ -82,8 +86,7 @@ class WeigFileTest {
             Tensor b = file.tensor("b");
             assertEquals(Dtype.BF16, b.dtype());
             assertArrayEquals(new long[] {3}, b.shape());
-            assertEquals("803f004080bf",
-                    HexFormat.of().formatHex(bytes(b, ByteOrder.LITTLE_ENDIAN)));
+            assertEquals("803f004080bf", HexFormat.of().formatHex(bytes(b, ByteOrder.LITTLE_ENDIAN)));
             assertEquals("3f804000bf80", HexFormat.of().formatHex(bytes(b, ByteOrder.BIG_ENDIAN)));
             ByteBuffer w = file.tensor("w").buffers().get(0);
             assertEquals(1.0f, w.getFloat(0));
@@ -95,13 +98,36 @@ class WeigFileTest {
 
     @ParameterizedTest
     @CsvSource({
-        "0,00,BAD_MAGIC", "4,02,BAD_VERSION", "8,03,BAD_META_TABLE", "16,3c,BAD_META_TABLE",
-        "24,c8,MISALIGNED", "32,18,TRUNCATED", "32,08,TRAILING_DATA", "32,09,BAD_FILE_SIZE", "33,00,BAD_FILE_SIZE", "40,01,UNKNOWN_FLAG",
-        "44,ff,", "55,01,BAD_RESERVED", "64,00,BAD_NAME", "72,13,BAD_DTYPE", "76,01,BAD_RESERVED",
-        "80,00,BAD_SHAPE", "88,41,BAD_SHAPE", "96,40,BAD_DATA_RANGE", "97,01,BAD_DATA_RANGE",
-        "104,07,BAD_DATA_SIZE", "111,80,NUMBER_TOO_LARGE", "160,00,BAD_DATA_SIZE",
-        "166,1f,BAD_SHAPE", "167,ff,NUMBER_TOO_LARGE", "176,ff,BAD_NAME", "176,1b,BAD_NAME",
-        "176,77,DUPLICATE_NAME", "177,62,", "180,01,NONZERO_PADDING", "200,01,NONZERO_PADDING",
+        "0,00,BAD_MAGIC",
+        "4,02,BAD_VERSION",
+        "8,03,BAD_META_TABLE",
+        "16,3c,BAD_META_TABLE",
+        "24,c8,MISALIGNED",
+        "32,18,TRUNCATED",
+        "32,08,TRAILING_DATA",
+        "32,09,BAD_FILE_SIZE",
+        "33,00,BAD_FILE_SIZE",
+        "40,01,UNKNOWN_FLAG",
+        "44,ff,",
+        "55,01,BAD_RESERVED",
+        "64,00,BAD_NAME",
+        "72,13,BAD_DTYPE",
+        "76,01,BAD_RESERVED",
+        "80,00,BAD_SHAPE",
+        "88,41,BAD_SHAPE",
+        "96,40,BAD_DATA_RANGE",
+        "97,01,BAD_DATA_RANGE",
+        "104,07,BAD_DATA_SIZE",
+        "111,80,NUMBER_TOO_LARGE",
+        "160,00,BAD_DATA_SIZE",
+        "166,1f,BAD_SHAPE",
+        "167,ff,NUMBER_TOO_LARGE",
+        "176,ff,BAD_NAME",
+        "176,1b,BAD_NAME",
+        "176,77,DUPLICATE_NAME",
+        "177,62,",
+        "180,01,NONZERO_PADDING",
+        "200,01,NONZERO_PADDING",
         "264,20,BAD_SENTINEL",
     })
     void oneByteChanged(int at, String hex, ErrorCode code) throws IOException {
@@ -126,7 +152,7 @@ class WeigFileTest {
         bytes[160] = 2;
         bytes[112 + 8] = dtype;
         bytes[112 + 40] = size;
-        bytes[168] = (byte) (size / Dtype.ofCode(dtype).bytes());
+        bytes[168] = (byte) (size / Dtype.values()[dtype].bytes);
         for (int i = 192; i < 198; i++) {
             bytes[i] = 0;
         }

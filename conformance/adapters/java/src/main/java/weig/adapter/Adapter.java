@@ -1,19 +1,21 @@
 package weig.adapter;
 
+import com.google.gson.stream.JsonWriter;
 import java.io.BufferedReader;
+import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.io.PrintStream;
+import java.io.OutputStreamWriter;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import weig.ErrorCode;
 import weig.Tensor;
@@ -24,135 +26,113 @@ import weig.WeigFile;
 public final class Adapter {
     private static final int MOST_HEX = 4096;
     private static final int MOST_ALIGN = 65536;
+    private static final Map<String, List<String>> VALUES = Map.of(
+            "data", List.of("none", "sha256", "hex"), "via", List.of("mmap", "read"), "level", List.of("open", "deep"));
 
-    private final StringBuilder out = new StringBuilder();
-    private final PrintStream stdout;
-
-    private Adapter(PrintStream stdout) {
-        this.stdout = stdout;
-    }
+    private Adapter() {}
 
     public static void main(String[] args) throws IOException {
-        // Standard output is the protocol's: a stray println must not get into an answer.
-        Adapter adapter = new Adapter(System.out);
-        System.setOut(System.err);
-        BufferedReader in =
-                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        var out = new BufferedWriter(new OutputStreamWriter(System.out, StandardCharsets.UTF_8));
+        System.setOut(System.err); // standard output is the protocol's: no stray println may get there
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            adapter.answer(line.split("\t", -1));
+            var json = new JsonWriter(out);
+            json.setSerializeNulls(false); // a key without a value is left out
+            answer(json.beginObject(), line.split("\t", -1));
+            json.endObject().flush();
+            out.write('\n');
+            out.flush();
         }
     }
 
-    private void answer(String[] words) {
+    private static void answer(JsonWriter json, String[] words) throws IOException {
         String id = words.length > 1 ? words[1] : "";
         try {
             switch (words[0]) {
-                case "hello" -> hello();
-                case "load" -> load(id, words);
-                default -> status(id, "unsupported", "no such verb here");
+                case "hello" -> hello(json);
+                case "load" -> load(json, id, words);
+                default -> status(json, id, "unsupported", "no such verb here");
             }
         } catch (WeigException e) { // the only way to a "rejected"
             if (e.code() == ErrorCode.UNSUPPORTED) {
-                status(id, "unsupported", e.getMessage());
+                status(json, id, "unsupported", e.getMessage());
             } else {
-                out.append("{\"id\":").append(quote(id)).append(",\"status\":\"rejected\"")
-                        .append(",\"error\":\"").append(e.code()).append('"')
-                        .append(",\"message\":").append(quote(e.getMessage()));
-                if (!e.field().isEmpty()) {
-                    out.append(",\"field\":").append(quote(e.field()));
-                }
-                out.append('}');
+                status(json, id, "rejected", e.getMessage());
+                json.name("error").value(e.code().name()).name("field").value(e.field());
             }
         } catch (RuntimeException | Error e) { // a fault of ours, and said to be one
             e.printStackTrace();
-            status(id, "internal", WeigException.escape(e.toString()));
+            status(json, id, "internal", WeigException.escape(e.toString()));
         }
-        out.append('\n');
-        flush();
-        stdout.flush();
     }
 
-    private void hello() {
-        out.append("{\"protocol\":1,\"loader\":\"weig-java\",\"version\":\"1.0.0\"")
-                .append(",\"language\":\"java\",\"spec\":[\"1\"]")
-                .append(",\"profiles\":[\"core\",\"data\",\"big-endian\",\"mmap\",\"deep\"]}");
+    private static void status(JsonWriter json, String id, String status, String message) throws IOException {
+        json.name("id").value(id).name("status").value(status).name("message").value(message);
     }
 
-    private void load(String id, String[] words) throws WeigException {
+    private static void hello(JsonWriter json) throws IOException {
+        json.name("protocol").value(1).name("language").value("java");
+        json.name("loader").value("weig-java").name("version").value("1.0.0");
+        json.name("spec").beginArray().value("1").endArray();
+        json.name("profiles").beginArray();
+        for (String profile : List.of("core", "data", "big-endian", "mmap", "deep")) {
+            json.value(profile);
+        }
+        json.endArray();
+    }
+
+    private static void load(JsonWriter json, String id, String[] words) throws IOException {
         if (words.length < 3) {
-            status(id, "unsupported", "load needs an id and a path");
+            status(json, id, "unsupported", "load needs an id and a path");
             return;
         }
-        Map<String, String> options = new HashMap<>();
+        var options = new HashMap<>(Map.of("data", "none", "via", "mmap", "level", "open"));
         for (int i = 3; i < words.length; i++) {
             int equals = words[i].indexOf('=');
-            if (equals > 0) {
-                options.put(words[i].substring(0, equals), words[i].substring(equals + 1));
+            String key = words[i].substring(0, Math.max(equals, 0));
+            String value = words[i].substring(equals + 1);
+            if (!VALUES.getOrDefault(key, List.of(value)).contains(value)) {
+                status(json, id, "unsupported", "this value is not known: " + words[i]);
+                return;
             }
+            options.put(key, value);
         }
-        String data = options.getOrDefault("data", "none");
-        String via = options.getOrDefault("via", "mmap");
-        String level = options.getOrDefault("level", "open");
-        if (!List.of("none", "sha256", "hex").contains(data)
-                || !List.of("mmap", "read").contains(via)
-                || !List.of("open", "deep").contains(level)) {
-            status(id, "unsupported", "a value of a key is not known");
-            return;
-        }
-        WeigFile.Mode mode = via.equals("read") ? WeigFile.Mode.READ : WeigFile.Mode.MMAP;
-        WeigFile.Level depth =
-                level.equals("deep") ? WeigFile.Level.DEEP : WeigFile.Level.OPEN;
-        try (WeigFile file = WeigFile.open(Path.of(words[2]), mode, depth)) {
-            List<Tensor> tensors = List.copyOf(file.tensors().values());
-            // All that can fail comes before the first byte of the answer.
-            List<String> contents = contents(tensors, data);
-            out.append("{\"id\":").append(quote(id)).append(",\"status\":\"accepted\"")
-                    .append(",\"byte_order\":\"")
-                    .append(file.byteOrder() == ByteOrder.BIG_ENDIAN ? "big" : "little")
-                    .append("\",\"count\":").append(file.tensors().size())
-                    .append(",\"tensors\":[");
-            for (int i = 0; i < tensors.size(); i++) {
-                tensor(tensors.get(i), contents.get(i), mode, i == 0 ? "{" : ",{");
+        var mode = WeigFile.Mode.valueOf(options.get("via").toUpperCase(Locale.ROOT));
+        var level = WeigFile.Level.valueOf(options.get("level").toUpperCase(Locale.ROOT));
+        try (var file = WeigFile.open(Path.of(words[2]), mode, level)) {
+            // All that can fail comes before the first key of the answer. Aliases are hashed once.
+            var contents = new HashMap<Long, String>();
+            if (!options.get("data").equals("none")) {
+                for (Tensor tensor : file.tensors().values()) {
+                    contents.computeIfAbsent(
+                            place(tensor), place -> isHex(tensor, options) ? hex(tensor) : sha256(tensor));
+                }
             }
-            out.append("]}");
+            json.name("id").value(id).name("status").value("accepted").name("byte_order");
+            json.value(file.byteOrder() == ByteOrder.BIG_ENDIAN ? "big" : "little");
+            json.name("count").value(file.tensors().size()).name("tensors").beginArray();
+            for (Tensor tensor : file.tensors().values()) {
+                json.beginObject().name("name").value(tensor.name());
+                json.name("dtype").value(tensor.dtype().name()).name("shape").beginArray();
+                for (long dim : tensor.shape()) {
+                    json.value(dim);
+                }
+                json.endArray().name("nbytes").value(tensor.byteSize());
+                json.name(isHex(tensor, options) ? "data" : "sha256").value(contents.get(place(tensor)));
+                json.name("backing").value(mode == WeigFile.Mode.MMAP ? "mmap" : "copy");
+                json.name("align").value(align(tensor)).endObject();
+            }
+            json.endArray();
         }
     }
 
-    private void tensor(Tensor tensor, String content, WeigFile.Mode mode, String start) {
-        // The address modulo 65536; 0 where it is a multiple of that.
-        int address = tensor.buffers().get(0).alignmentOffset(0, MOST_ALIGN);
-        out.append(start).append("\"name\":").append(quote(tensor.name()))
-                .append(",\"dtype\":\"").append(tensor.dtype()).append("\",\"shape\":[");
-        String comma = "";
-        for (long dim : tensor.shape()) {
-            out.append(comma).append(dim);
-            comma = ",";
-        }
-        out.append("],\"nbytes\":").append(tensor.byteSize()).append(content)
-                .append(",\"backing\":\"").append(mode == WeigFile.Mode.MMAP ? "mmap" : "copy")
-                .append("\",\"align\":")
-                .append(address == 0 ? MOST_ALIGN : Integer.lowestOneBit(address)).append('}');
-        if (out.length() > 1 << 16) {
-            flush();
-        }
+    /** Where a tensor's content lies: the same for aliases, and for all empty ones. */
+    private static long place(Tensor tensor) {
+        return tensor.byteSize() == 0 ? -1 : tensor.position();
     }
 
-    /** The members that tell each tensor's canonical bytes. Aliases are hashed once. */
-    private static List<String> contents(List<Tensor> tensors, String data) {
-        List<String> contents = new ArrayList<>(tensors.size());
-        Map<Long, String> known = new HashMap<>();
-        for (Tensor tensor : tensors) {
-            if (data.equals("none")) {
-                contents.add("");
-            } else {
-                long key = tensor.byteSize() == 0 ? -1 : tensor.position();
-                contents.add(known.computeIfAbsent(key, any ->
-                        data.equals("hex") && tensor.byteSize() <= MOST_HEX
-                                ? ",\"data\":\"" + hex(tensor) + '"'
-                                : ",\"sha256\":\"" + sha256(tensor) + '"'));
-            }
-        }
-        return contents;
+    private static boolean isHex(Tensor tensor, Map<String, String> options) {
+        return options.get("data").equals("hex") && tensor.byteSize() <= MOST_HEX;
     }
 
     private static String hex(Tensor tensor) {
@@ -162,40 +142,17 @@ public final class Adapter {
     }
 
     private static String sha256(Tensor tensor) {
-        MessageDigest digest;
         try {
-            digest = MessageDigest.getInstance("SHA-256");
+            var digest = MessageDigest.getInstance("SHA-256");
+            tensor.forEachChunk(ByteOrder.LITTLE_ENDIAN, digest::update);
+            return HexFormat.of().formatHex(digest.digest());
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException(e); // every Java platform has it
         }
-        tensor.forEachChunk(ByteOrder.LITTLE_ENDIAN, digest::update);
-        return HexFormat.of().formatHex(digest.digest());
     }
 
-    private void status(String id, String status, String message) {
-        out.append("{\"id\":").append(quote(id)).append(",\"status\":\"").append(status)
-                .append("\",\"message\":").append(quote(message)).append('}');
-    }
-
-    /** A JSON string in ASCII; UTF-16 units past ASCII become escapes, surrogates in pairs. */
-    static String quote(String text) {
-        StringBuilder json = new StringBuilder(text.length() + 2).append('"');
-        for (int i = 0; i < text.length(); i++) {
-            char c = text.charAt(i);
-            if (c == '"' || c == '\\') {
-                json.append('\\').append(c);
-            } else if (c >= 0x20 && c < 0x7F) {
-                json.append(c);
-            } else {
-                json.append("\\u").append(HexFormat.of().toHexDigits(c));
-            }
-        }
-        return json.append('"').toString();
-    }
-
-    private void flush() {
-        byte[] ascii = out.toString().getBytes(StandardCharsets.US_ASCII);
-        stdout.write(ascii, 0, ascii.length);
-        out.setLength(0);
+    private static int align(Tensor tensor) {
+        int address = tensor.buffers().get(0).alignmentOffset(0, MOST_ALIGN); // modulo that
+        return address == 0 ? MOST_ALIGN : Integer.lowestOneBit(address);
     }
 }
