@@ -165,6 +165,14 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """A folder that others may come to, which those of pytest are not."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
 def become_nobody() -> None:
     """Gives up the rights of root, which no permission stops. For a child process."""
     if os.geteuid() == 0:

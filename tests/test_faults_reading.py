@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import faults
@@ -49,6 +50,8 @@ FAULTS: dict[str, tuple[list[str], Expected]] = {
     "open: no memory": (["openat:error=ENOMEM"], both("IO TOO_LARGE")),
     "open: a file that is too large": (["openat:error=EOVERFLOW"], both("IO TOO_LARGE")),
     "fstat: the disk fails": (["newfstatat,fstat:error=EIO"], both("IO")),
+    "fstat: the disk fails later": (["newfstatat,fstat:error=EIO:when=2+2"], both("ok IO")),
+    "fstat: the disk fails at times": (["newfstatat,fstat:error=EIO:when=2+3"], both("ok IO")),
     "read: the disk fails": (["read,pread64,preadv,preadv2:error=EIO"], both("IO")),
     "read: stale handle of a network": (["read,pread64,preadv,preadv2:error=ESTALE"], both("IO")),
     "map: no memory": (["mmap:error=ENOMEM"], {"mmap": "TOO_LARGE", "read": "ok"}),
@@ -264,24 +267,46 @@ def test_too_many_open_files(path: Path, mode: str, backend: str) -> None:
     assert set(found) == {0, 42}
 
 
-def test_no_permission_to_read(tmp_path: Path, path: Path, mode: str, backend: str) -> None:
+def test_no_permission_to_read(path: Path, mode: str, backend: str) -> None:
     """As nobody: a file that may not be read, and one in a folder that may not be entered."""
-    shut = tmp_path / "shut"
-    shut.mkdir()
-    (shut / "t.weig").write_bytes(path.read_bytes())
-    shut.chmod(0o600)
     weig.open(path, mode, backend).close()
-    path.chmod(0o000)
+    with faults.public_folder() as folder:
+        for name, rights in (("shut", 0o600), ("open", 0o755)):
+            (folder / name).mkdir()
+            (folder / name / "t.weig").write_bytes(path.read_bytes())
+            (folder / name).chmod(rights)
+        (folder / "secret.weig").write_bytes(path.read_bytes())
+        (folder / "secret.weig").chmod(0o000)
 
-    def work() -> None:
-        faults.become_nobody()
-        for refused in (path, shut / "t.weig"):
+        def work() -> None:
+            faults.become_nobody()
+            weig.open(folder / "open" / "t.weig", mode, backend).close()
+            for refused in (folder / "secret.weig", folder / "shut" / "t.weig"):
+                try:
+                    weig.open(refused, mode, backend)
+                except weig.WeigError as error:
+                    if error.code != "IO":
+                        os._exit(43)
+                else:
+                    os._exit(44)
+
+        assert in_child(work) == 0
+
+
+@pytest.mark.parametrize("way", ["mapped_tensor", "arrays"])
+def test_no_memory_to_convert_a_tensor(tmp_path: Path, mode: str, backend: str, way: str) -> None:
+    """OPEN-9 again, of a file of the other byte order that opens well."""
+    path = tmp_path / "t.weig"
+    other = "big" if sys.byteorder == "little" else "little"
+    weig.save(path, {"t": np.arange(8 << 20, dtype=np.float32)}, byte_order=other)
+    with weig.open(path, mode, backend) as file:
+        assert file.arrays()["t"][5] == 5
+
+        def work() -> None:
+            limit_address_space(16 << 20)
             try:
-                weig.open(refused, mode, backend)
+                file.mapped_tensor("t") if way == "mapped_tensor" else file.arrays()
             except weig.WeigError as error:
-                if error.code != "IO":
-                    os._exit(43)
-            else:
-                os._exit(44)
+                os._exit(42 if error.code == "TOO_LARGE" else 43)
 
-    assert in_child(work) == 0
+        assert in_child(work) == 42

@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,10 +79,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def anybodys() -> Iterator[Path]:
-    """A folder that others may come to, which those of pytest are not."""
-    with tempfile.TemporaryDirectory() as name:
-        os.chmod(name, 0o755)
-        yield Path(name)
+    with faults.public_folder() as made:
+        yield made
 
 
 @pytest.fixture
@@ -268,6 +265,31 @@ def test_fixtures_that_are_not_complete(tmp_path: Path, capsys: pytest.CaptureFi
     assert sorted(os.listdir(tmp_path)) == ["there"]
     assert (there / "mine").exists()
     assert not (there / "manifest.json").exists()
+
+
+def test_an_archive_of_fixtures_is_whole_or_not_there(tmp_path: Path) -> None:
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        os._exit(42 if main(["fixtures", "archive", str(tmp_path / "x.tar.gz")]) == 1 else 43)
+
+    assert in_child(work) == 42
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_for_temporary_files(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Who is told that a disk is full must be told which."""
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.asfortranarray(np.ones((200, 200))))
+    with faults.small_disk(folder, 64 << 10):
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        assert main(["convert", str(path), str(tmp_path / "x.weig")]) == 1
+    assert f"{folder}: No space left on device" in capsys.readouterr().err
+    assert not (tmp_path / "x.weig").exists()
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bytes_of import example
+from bytes_of import example, one_tensor
 
 import weig
 from weig.spec.errors import excerpt, quoted
@@ -181,6 +181,16 @@ def test_no_message_is_long(backend: str) -> None:
             lengths[case["id"]] = len(str(error))
     assert len(lengths) > 500
     assert max(lengths.values()) < LONG_LINE, max(lengths, key=lengths.__getitem__)
+
+
+@pytest.mark.parametrize("name", [b"\xff" * 1023, b"\x01" * 1023, "\u202e".encode() * 340 + b"\n"])
+def test_no_message_about_a_name_is_long(tmp_path: Path, backend: str, name: bytes) -> None:
+    path = tmp_path / "t.weig"
+    path.write_bytes(one_tensor(b"x", 4, (1,), name=name))
+    with pytest.raises(weig.WeigError, match="BAD_NAME") as caught:
+        weig.open(path, backend=backend)
+    assert len(str(caught.value)) < LONG_LINE
+    assert str(caught.value).isprintable()
 
 
 def npy_header(text: str, data: bytes = b"") -> bytes:

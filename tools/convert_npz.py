@@ -208,9 +208,15 @@ def _row_major(pieces: Iterable[bytes | memoryview], npy: Npy) -> Iterator[memor
     """Column-major bytes as row-major ones, by way of a temporary file instead of memory."""
     native = BY_NAME[npy.dtype].to_numpy()
     with tempfile.TemporaryFile() as spool:
-        for piece in pieces:
-            spool.write(piece)
-        spool.flush()
+        try:
+            for piece in pieces:
+                spool.write(piece)
+            spool.flush()
+        except OSError as error:
+            place = escape(tempfile.gettempdir())
+            raise ConversionError(
+                f"{place}: {error.strerror}: a Fortran array takes a temporary file there"
+            ) from None
         if spool.tell() == 0:
             return
         array = np.memmap(spool, native, "r", shape=npy.shape, order="F")

@@ -97,6 +97,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _archive(args: argparse.Namespace) -> int:
     """The same files give the same archive: no times, no owners, one order."""
+    from weig.backends.atomic import replacing, write_all
     from weig.fixtures import materialize
 
     packed = io.BytesIO()
@@ -106,7 +107,9 @@ def _archive(args: argparse.Namespace) -> int:
             entry = tarfile.TarInfo(f"weig-fixtures/{path.name}")
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
-    args.out.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
+    data = gzip.compress(packed.getvalue(), mtime=0)
+    with replacing(str(args.out), len(data)) as fd:
+        write_all(fd, memoryview(data), 0)
     print(args.out)
     return 0
 

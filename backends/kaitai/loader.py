@@ -170,7 +170,13 @@ class KaitaiFile:
 
         if nbytes % unit:
             raise ValueError(f"{nbytes} bytes are no multiple of {unit}")
-        units = np.ndarray((nbytes // unit,), f"u{unit}", self.buffer(), offset).byteswap()
+        units = np.ndarray((nbytes // unit,), f"u{unit}", self.buffer(), offset)
+        try:
+            units = units.byteswap()
+        except MemoryError:
+            raise WeigError(
+                "TOO_LARGE", f"no memory for a copy of {nbytes} bytes", rule="OPEN-9"
+            ) from None
         return units.view(np.uint8).data.toreadonly()
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from weig.backends.interface import Mode, Progress, Record
 from weig.spec.dtypes import BY_CODE
+from weig.spec.errors import WeigError
 from weig.spec.layout import ByteOrder
 
 if TYPE_CHECKING:
@@ -122,7 +123,12 @@ class PureFile:
 
         from weig.backends.pure.source import fresh
 
-        target = fresh(nbytes)
+        try:
+            target = fresh(nbytes)
+        except OSError:
+            raise WeigError(
+                "TOO_LARGE", f"no memory for a copy of {nbytes} bytes", rule="OPEN-9"
+            ) from None
         swapped = np.frombuffer(self._buffer, f"u{unit}", nbytes // unit, offset).view(
             np.dtype(f"u{unit}").newbyteorder()
         )
