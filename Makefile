@@ -3,7 +3,7 @@
 # make lint   formatters, linters, type checker
 # make asan   the tests of the native loaders and the suite again, under AddressSanitizer and UndefinedBehaviorSanitizer
 # make hosts  the suite over the C and C++ libraries on other kinds of hosts: big-endian, 32 bits, strict alignment (qemu-user)
-# make spec   regenerate spec/generated from spec/weig.ksy (needs Node); make spec-check fails where it is stale
+# make spec   regenerate spec/generated from spec/weig.ksy (needs Node, Java, Maven); make spec-check fails where it is stale (Node will do)
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard backends/CMakeLists.txt backends/*.c backends/c/*.[ch] backends/c/cffi_build.py backends/cpp/*.[ch]pp)
@@ -53,11 +53,16 @@ asan:
 hosts: $(VENV)/ok
 	.ci/hosts $(BIN)/weig
 
-spec: tools/node_modules
+spec: tools/node_modules .build/ksc/ok
 	node tools/ksc.mjs
 
-spec-check: tools/node_modules
+spec-check: tools/node_modules $(if $(shell command -v mvn),.build/ksc/ok)
 	node tools/ksc.mjs --check
+
+.build/ksc/ok: tools/ksc/pom.xml
+	rm -rf $(@D)
+	mvn -q -B -f $< package
+	touch $@
 
 tools/node_modules: tools/package-lock.json
 	cd tools && npm ci --silent --no-audit --no-fund

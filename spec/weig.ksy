@@ -313,7 +313,7 @@ types:
             valid:
               expr: |
                 _.length == 0 and
-                (name_bytes.length.as<s8> < len_name_max or len_name_max == 1024)
+                (name_bytes.length.as<s8> < len_name_bytes or len_name_bytes == 1024)
           - id: check_name_length
             -weig-rule: NAME-3
             -weig-field: name
@@ -384,7 +384,7 @@ types:
         instances:
           header:
             value: _parent.header
-          len_name_max:
+          len_name_bytes:
             value: |
               (header.ofs_data - ofs_name < 1024
                 ? (header.ofs_data - ofs_name).as<s8>
@@ -392,7 +392,7 @@ types:
             doc: The NUL of the name must be one of this many bytes.
           name_bytes:
             pos: ofs_name
-            size: len_name_max
+            size: len_name_bytes
             terminator: 0
           name:
             value: name_bytes.to_s("UTF-8")
@@ -534,15 +534,15 @@ types:
             value: (num_elements_before * len).as<s8>
             doc: Product of the dimensions up to here; `product`, or 0.
       pair_row:
-        doc: One record against all records before it.
+        doc: One record against all records before it, of which there are `num_columns`.
         params:
-          - id: idx
+          - id: num_columns
             type: s4
         seq:
           - id: columns
-            type: pair(_root.body.tensors[idx], _root.body.tensors[_index])
+            type: pair(_root.body.tensors[num_columns], _root.body.tensors[_index])
             repeat: expr
-            repeat-expr: idx
+            repeat-expr: num_columns
       pair:
         -weig-path: meta[]
         params:

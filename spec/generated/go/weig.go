@@ -1562,19 +1562,19 @@ func (this *Weig_Container_Pair) _read_be() (err error) {
  */
 
 /**
- * One record against all records before it.
+ * One record against all records before it, of which there are `num_columns`.
  */
 type Weig_Container_PairRow struct {
 	Columns []*Weig_Container_Pair
-	Idx int32
+	NumColumns int32
 	_io *kaitai.Stream
 	_root *Weig
 	_parent *Weig_Container
 	_is_le int
 }
-func NewWeig_Container_PairRow(idx int32) *Weig_Container_PairRow {
+func NewWeig_Container_PairRow(numColumns int32) *Weig_Container_PairRow {
 	return &Weig_Container_PairRow{
-		Idx: idx,
+		NumColumns: numColumns,
 	}
 }
 
@@ -1601,7 +1601,7 @@ func (this *Weig_Container_PairRow) Read(io *kaitai.Stream, parent *Weig_Contain
 }
 
 func (this *Weig_Container_PairRow) _read_le() (err error) {
-	for i := 0; i < int(this.Idx); i++ {
+	for i := 0; i < int(this.NumColumns); i++ {
 		_ = i
 		tmp115, err := this._root.Body.Tensors()
 		if err != nil {
@@ -1611,7 +1611,7 @@ func (this *Weig_Container_PairRow) _read_le() (err error) {
 		if err != nil {
 			return err
 		}
-		tmp117 := NewWeig_Container_Pair(tmp115[this.Idx], tmp116[i])
+		tmp117 := NewWeig_Container_Pair(tmp115[this.NumColumns], tmp116[i])
 		err = tmp117.Read(this._io, this, this._root)
 		if err != nil {
 			return err
@@ -1622,7 +1622,7 @@ func (this *Weig_Container_PairRow) _read_le() (err error) {
 }
 
 func (this *Weig_Container_PairRow) _read_be() (err error) {
-	for i := 0; i < int(this.Idx); i++ {
+	for i := 0; i < int(this.NumColumns); i++ {
 		_ = i
 		tmp118, err := this._root.Body.Tensors()
 		if err != nil {
@@ -1632,7 +1632,7 @@ func (this *Weig_Container_PairRow) _read_be() (err error) {
 		if err != nil {
 			return err
 		}
-		tmp120 := NewWeig_Container_Pair(tmp118[this.Idx], tmp119[i])
+		tmp120 := NewWeig_Container_Pair(tmp118[this.NumColumns], tmp119[i])
 		err = tmp120.Read(this._io, this, this._root)
 		if err != nil {
 			return err
@@ -1679,8 +1679,8 @@ type Weig_Container_Tensor struct {
 	header *Weig_Container_FileHeader
 	_f_lenElement bool
 	lenElement int64
-	_f_lenNameMax bool
-	lenNameMax int64
+	_f_lenNameBytes bool
+	lenNameBytes int64
 	_f_name bool
 	name string
 	_f_nameBytes bool
@@ -1826,11 +1826,11 @@ func (this *Weig_Container_Tensor) _read_le() (err error) {
 		if err != nil {
 			return err
 		}
-		tmp134, err := this.LenNameMax()
+		tmp134, err := this.LenNameBytes()
 		if err != nil {
 			return err
 		}
-		tmp135, err := this.LenNameMax()
+		tmp135, err := this.LenNameBytes()
 		if err != nil {
 			return err
 		}
@@ -2157,11 +2157,11 @@ func (this *Weig_Container_Tensor) _read_be() (err error) {
 		if err != nil {
 			return err
 		}
-		tmp179, err := this.LenNameMax()
+		tmp179, err := this.LenNameBytes()
 		if err != nil {
 			return err
 		}
-		tmp180, err := this.LenNameMax()
+		tmp180, err := this.LenNameBytes()
 		if err != nil {
 			return err
 		}
@@ -2529,11 +2529,11 @@ func (this *Weig_Container_Tensor) LenElement() (v int64, err error) {
 /**
  * The NUL of the name must be one of this many bytes.
  */
-func (this *Weig_Container_Tensor) LenNameMax() (v int64, err error) {
-	if (this._f_lenNameMax) {
-		return this.lenNameMax, nil
+func (this *Weig_Container_Tensor) LenNameBytes() (v int64, err error) {
+	if (this._f_lenNameBytes) {
+		return this.lenNameBytes, nil
 	}
-	this._f_lenNameMax = true
+	this._f_lenNameBytes = true
 	var tmp220 int64;
 	tmp221, err := this.Header()
 	if err != nil {
@@ -2548,8 +2548,8 @@ func (this *Weig_Container_Tensor) LenNameMax() (v int64, err error) {
 	} else {
 		tmp220 = int64(1024)
 	}
-	this.lenNameMax = int64(int64(tmp220))
-	return this.lenNameMax, nil
+	this.lenNameBytes = int64(int64(tmp220))
+	return this.lenNameBytes, nil
 }
 
 /**
@@ -2583,7 +2583,7 @@ func (this *Weig_Container_Tensor) NameBytes() (v []byte, err error) {
 	}
 	switch this._is_le {
 	case 0:
-		tmp224, err := this.LenNameMax()
+		tmp224, err := this.LenNameBytes()
 		if err != nil {
 			return nil, err
 		}
@@ -2594,7 +2594,7 @@ func (this *Weig_Container_Tensor) NameBytes() (v []byte, err error) {
 		tmp225 = kaitai.BytesTerminate(tmp225, 0, false)
 		this.nameBytes = tmp225
 	case 1:
-		tmp226, err := this.LenNameMax()
+		tmp226, err := this.LenNameBytes()
 		if err != nil {
 			return nil, err
 		}

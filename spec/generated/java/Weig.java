@@ -901,17 +901,17 @@ public class Weig extends KaitaiStruct {
         }
 
         /**
-         * One record against all records before it.
+         * One record against all records before it, of which there are `num_columns`.
          */
         public static class PairRow extends KaitaiStruct {
             private Boolean _is_le;
 
-            public PairRow(KaitaiStream _io, Weig.Container _parent, Weig _root, boolean _is_le, int idx) {
+            public PairRow(KaitaiStream _io, Weig.Container _parent, Weig _root, boolean _is_le, int numColumns) {
                 super(_io);
                 this._parent = _parent;
                 this._root = _root;
                 this._is_le = _is_le;
-                this.idx = idx;
+                this.numColumns = numColumns;
                 _read();
             }
             private void _read() {
@@ -926,14 +926,14 @@ public class Weig extends KaitaiStruct {
             }
             private void _readLE() {
                 this.columns = new ArrayList<Pair>();
-                for (int i = 0; i < idx(); i++) {
-                    this.columns.add(new Pair(this._io, this, _root, _is_le, _root().body().tensors().get(((Number) (idx())).intValue()), _root().body().tensors().get(((Number) (i)).intValue())));
+                for (int i = 0; i < numColumns(); i++) {
+                    this.columns.add(new Pair(this._io, this, _root, _is_le, _root().body().tensors().get(((Number) (numColumns())).intValue()), _root().body().tensors().get(((Number) (i)).intValue())));
                 }
             }
             private void _readBE() {
                 this.columns = new ArrayList<Pair>();
-                for (int i = 0; i < idx(); i++) {
-                    this.columns.add(new Pair(this._io, this, _root, _is_le, _root().body().tensors().get(((Number) (idx())).intValue()), _root().body().tensors().get(((Number) (i)).intValue())));
+                for (int i = 0; i < numColumns(); i++) {
+                    this.columns.add(new Pair(this._io, this, _root, _is_le, _root().body().tensors().get(((Number) (numColumns())).intValue()), _root().body().tensors().get(((Number) (i)).intValue())));
                 }
             }
 
@@ -943,11 +943,11 @@ public class Weig extends KaitaiStruct {
                 }
             }
             private List<Pair> columns;
-            private int idx;
+            private int numColumns;
             private Weig _root;
             private Weig.Container _parent;
             public List<Pair> columns() { return columns; }
-            public int idx() { return idx; }
+            public int numColumns() { return numColumns; }
             public Weig _root() { return _root; }
             public Weig.Container _parent() { return _parent; }
         }
@@ -1029,7 +1029,7 @@ public class Weig extends KaitaiStruct {
                 this.checkNameTerminated = this._io.readBytes(0);
                 {
                     byte[] _it = this.checkNameTerminated;
-                    if (!( ((_it.length == 0) && ( ((((Number) (nameBytes().length)).longValue() < lenNameMax()) || (lenNameMax() == 1024)) )) )) {
+                    if (!( ((_it.length == 0) && ( ((((Number) (nameBytes().length)).longValue() < lenNameBytes()) || (lenNameBytes() == 1024)) )) )) {
                         throw new KaitaiStream.ValidationExprError(this.checkNameTerminated, this._io, "/types/container/types/tensor/seq/8");
                     }
                 }
@@ -1165,7 +1165,7 @@ public class Weig extends KaitaiStruct {
                 this.checkNameTerminated = this._io.readBytes(0);
                 {
                     byte[] _it = this.checkNameTerminated;
-                    if (!( ((_it.length == 0) && ( ((((Number) (nameBytes().length)).longValue() < lenNameMax()) || (lenNameMax() == 1024)) )) )) {
+                    if (!( ((_it.length == 0) && ( ((((Number) (nameBytes().length)).longValue() < lenNameBytes()) || (lenNameBytes() == 1024)) )) )) {
                         throw new KaitaiStream.ValidationExprError(this.checkNameTerminated, this._io, "/types/container/types/tensor/seq/8");
                     }
                 }
@@ -1340,16 +1340,16 @@ public class Weig extends KaitaiStruct {
                 this.lenElement = ((Number) (((Number) (( ((dtype() == Weig.ElementType.F64) || (dtype() == Weig.ElementType.I64) || (dtype() == Weig.ElementType.U64) || (dtype() == Weig.ElementType.C64))  ? 8 : ( ((dtype() == Weig.ElementType.F32) || (dtype() == Weig.ElementType.I32) || (dtype() == Weig.ElementType.U32))  ? 4 : ( ((dtype() == Weig.ElementType.F16) || (dtype() == Weig.ElementType.BF16) || (dtype() == Weig.ElementType.I16) || (dtype() == Weig.ElementType.U16))  ? 2 : 1))))).longValue())).longValue();
                 return this.lenElement;
             }
-            private Long lenNameMax;
+            private Long lenNameBytes;
 
             /**
              * The NUL of the name must be one of this many bytes.
              */
-            public Long lenNameMax() {
-                if (this.lenNameMax != null)
-                    return this.lenNameMax;
-                this.lenNameMax = ((Number) (((Number) ((header().ofsData() - ofsName() < 1024 ? ((Number) (header().ofsData() - ofsName())).longValue() : ((long) 1024)))).longValue())).longValue();
-                return this.lenNameMax;
+            public Long lenNameBytes() {
+                if (this.lenNameBytes != null)
+                    return this.lenNameBytes;
+                this.lenNameBytes = ((Number) (((Number) ((header().ofsData() - ofsName() < 1024 ? ((Number) (header().ofsData() - ofsName())).longValue() : ((long) 1024)))).longValue())).longValue();
+                return this.lenNameBytes;
             }
             private String name;
 
@@ -1370,9 +1370,9 @@ public class Weig extends KaitaiStruct {
                 long _pos = this._io.pos();
                 this._io.seek(ofsName());
                 if (_is_le) {
-                    this.nameBytes = KaitaiStream.bytesTerminate(this._io.readBytes(lenNameMax()), (byte) 0, false);
+                    this.nameBytes = KaitaiStream.bytesTerminate(this._io.readBytes(lenNameBytes()), (byte) 0, false);
                 } else {
-                    this.nameBytes = KaitaiStream.bytesTerminate(this._io.readBytes(lenNameMax()), (byte) 0, false);
+                    this.nameBytes = KaitaiStream.bytesTerminate(this._io.readBytes(lenNameBytes()), (byte) 0, false);
                 }
                 this._io.seek(_pos);
                 return this.nameBytes;

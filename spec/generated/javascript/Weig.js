@@ -707,16 +707,16 @@ var Weig = (function() {
     })();
 
     /**
-     * One record against all records before it.
+     * One record against all records before it, of which there are `num_columns`.
      */
 
     var PairRow = Container.PairRow = (function() {
-      function PairRow(_io, _parent, _root, _is_le, idx) {
+      function PairRow(_io, _parent, _root, _is_le, numColumns) {
         this._io = _io;
         this._parent = _parent;
         this._root = _root;
         this._is_le = _is_le;
-        this.idx = idx;
+        this.numColumns = numColumns;
 
         this._read();
       }
@@ -732,14 +732,14 @@ var Weig = (function() {
       }
       PairRow.prototype._readLE = function() {
         this.columns = [];
-        for (var i = 0; i < this.idx; i++) {
-          this.columns.push(new Pair(this._io, this, this._root, this._is_le, this._root.body.tensors[this.idx], this._root.body.tensors[i]));
+        for (var i = 0; i < this.numColumns; i++) {
+          this.columns.push(new Pair(this._io, this, this._root, this._is_le, this._root.body.tensors[this.numColumns], this._root.body.tensors[i]));
         }
       }
       PairRow.prototype._readBE = function() {
         this.columns = [];
-        for (var i = 0; i < this.idx; i++) {
-          this.columns.push(new Pair(this._io, this, this._root, this._is_le, this._root.body.tensors[this.idx], this._root.body.tensors[i]));
+        for (var i = 0; i < this.numColumns; i++) {
+          this.columns.push(new Pair(this._io, this, this._root, this._is_le, this._root.body.tensors[this.numColumns], this._root.body.tensors[i]));
         }
       }
 
@@ -820,7 +820,7 @@ var Weig = (function() {
         }
         this.checkNameTerminated = this._io.readBytes(0);
         var _ = this.checkNameTerminated;
-        if (!( ((_.length == 0) && ( ((this.nameBytes.length < this.lenNameMax) || (this.lenNameMax == 1024)) )) )) {
+        if (!( ((_.length == 0) && ( ((this.nameBytes.length < this.lenNameBytes) || (this.lenNameBytes == 1024)) )) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameTerminated, this._io, "/types/container/types/tensor/seq/8");
         }
         this.checkNameLength = this._io.readBytes(0);
@@ -930,7 +930,7 @@ var Weig = (function() {
         }
         this.checkNameTerminated = this._io.readBytes(0);
         var _ = this.checkNameTerminated;
-        if (!( ((_.length == 0) && ( ((this.nameBytes.length < this.lenNameMax) || (this.lenNameMax == 1024)) )) )) {
+        if (!( ((_.length == 0) && ( ((this.nameBytes.length < this.lenNameBytes) || (this.lenNameBytes == 1024)) )) )) {
           throw new KaitaiStream.ValidationExprError(this.checkNameTerminated, this._io, "/types/container/types/tensor/seq/8");
         }
         this.checkNameLength = this._io.readBytes(0);
@@ -1067,12 +1067,12 @@ var Weig = (function() {
       /**
        * The NUL of the name must be one of this many bytes.
        */
-      Object.defineProperty(Tensor.prototype, 'lenNameMax', {
+      Object.defineProperty(Tensor.prototype, 'lenNameBytes', {
         get: function() {
-          if (this._m_lenNameMax !== undefined)
-            return this._m_lenNameMax;
-          this._m_lenNameMax = (this.header.ofsData - this.ofsName < 1024 ? (this.header.ofsData - this.ofsName) : 1024);
-          return this._m_lenNameMax;
+          if (this._m_lenNameBytes !== undefined)
+            return this._m_lenNameBytes;
+          this._m_lenNameBytes = (this.header.ofsData - this.ofsName < 1024 ? (this.header.ofsData - this.ofsName) : 1024);
+          return this._m_lenNameBytes;
         }
       });
 
@@ -1095,9 +1095,9 @@ var Weig = (function() {
           var _pos = this._io.pos;
           this._io.seek(this.ofsName);
           if (this._is_le) {
-            this._m_nameBytes = KaitaiStream.bytesTerminate(this._io.readBytes(this.lenNameMax), 0, false);
+            this._m_nameBytes = KaitaiStream.bytesTerminate(this._io.readBytes(this.lenNameBytes), 0, false);
           } else {
-            this._m_nameBytes = KaitaiStream.bytesTerminate(this._io.readBytes(this.lenNameMax), 0, false);
+            this._m_nameBytes = KaitaiStream.bytesTerminate(this._io.readBytes(this.lenNameBytes), 0, false);
           }
           this._io.seek(_pos);
           return this._m_nameBytes;

@@ -622,13 +622,13 @@ class Weig(KaitaiStruct):
 
 
         class PairRow(KaitaiStruct):
-            """One record against all records before it."""
-            def __init__(self, idx, _io, _parent=None, _root=None, _is_le=None):
+            """One record against all records before it, of which there are `num_columns`."""
+            def __init__(self, num_columns, _io, _parent=None, _root=None, _is_le=None):
                 super(Weig.Container.PairRow, self).__init__(_io)
                 self._parent = _parent
                 self._root = _root
                 self._is_le = _is_le
-                self.idx = idx
+                self.num_columns = num_columns
                 self._read()
 
             def _read(self):
@@ -641,14 +641,14 @@ class Weig(KaitaiStruct):
 
             def _read_le(self):
                 self.columns = []
-                for i in range(self.idx):
-                    self.columns.append(Weig.Container.Pair(self._root.body.tensors[self.idx], self._root.body.tensors[i], self._io, self, self._root, self._is_le))
+                for i in range(self.num_columns):
+                    self.columns.append(Weig.Container.Pair(self._root.body.tensors[self.num_columns], self._root.body.tensors[i], self._io, self, self._root, self._is_le))
 
 
             def _read_be(self):
                 self.columns = []
-                for i in range(self.idx):
-                    self.columns.append(Weig.Container.Pair(self._root.body.tensors[self.idx], self._root.body.tensors[i], self._io, self, self._root, self._is_le))
+                for i in range(self.num_columns):
+                    self.columns.append(Weig.Container.Pair(self._root.body.tensors[self.num_columns], self._root.body.tensors[i], self._io, self, self._root, self._is_le))
 
 
 
@@ -718,7 +718,7 @@ class Weig(KaitaiStruct):
                     raise kaitaistruct.ValidationExprError(self.check_name_in_aux, self._io, u"/types/container/types/tensor/seq/7")
                 self.check_name_terminated = self._io.read_bytes(0)
                 _ = self.check_name_terminated
-                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_max) or (self.len_name_max == 1024)) )) :
+                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_bytes) or (self.len_name_bytes == 1024)) )) :
                     raise kaitaistruct.ValidationExprError(self.check_name_terminated, self._io, u"/types/container/types/tensor/seq/8")
                 self.check_name_length = self._io.read_bytes(0)
                 _ = self.check_name_length
@@ -803,7 +803,7 @@ class Weig(KaitaiStruct):
                     raise kaitaistruct.ValidationExprError(self.check_name_in_aux, self._io, u"/types/container/types/tensor/seq/7")
                 self.check_name_terminated = self._io.read_bytes(0)
                 _ = self.check_name_terminated
-                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_max) or (self.len_name_max == 1024)) )) :
+                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_bytes) or (self.len_name_bytes == 1024)) )) :
                     raise kaitaistruct.ValidationExprError(self.check_name_terminated, self._io, u"/types/container/types/tensor/seq/8")
                 self.check_name_length = self._io.read_bytes(0)
                 _ = self.check_name_length
@@ -947,13 +947,13 @@ class Weig(KaitaiStruct):
                 return getattr(self, '_m_len_element', None)
 
             @property
-            def len_name_max(self):
+            def len_name_bytes(self):
                 """The NUL of the name must be one of this many bytes."""
-                if hasattr(self, '_m_len_name_max'):
-                    return self._m_len_name_max
+                if hasattr(self, '_m_len_name_bytes'):
+                    return self._m_len_name_bytes
 
-                self._m_len_name_max = ((self.header.ofs_data - self.ofs_name) if self.header.ofs_data - self.ofs_name < 1024 else 1024)
-                return getattr(self, '_m_len_name_max', None)
+                self._m_len_name_bytes = ((self.header.ofs_data - self.ofs_name) if self.header.ofs_data - self.ofs_name < 1024 else 1024)
+                return getattr(self, '_m_len_name_bytes', None)
 
             @property
             def name(self):
@@ -974,9 +974,9 @@ class Weig(KaitaiStruct):
                 _pos = self._io.pos()
                 self._io.seek(self.ofs_name)
                 if self._is_le:
-                    self._m_name_bytes = KaitaiStream.bytes_terminate(self._io.read_bytes(self.len_name_max), 0, False)
+                    self._m_name_bytes = KaitaiStream.bytes_terminate(self._io.read_bytes(self.len_name_bytes), 0, False)
                 else:
-                    self._m_name_bytes = KaitaiStream.bytes_terminate(self._io.read_bytes(self.len_name_max), 0, False)
+                    self._m_name_bytes = KaitaiStream.bytes_terminate(self._io.read_bytes(self.len_name_bytes), 0, False)
                 self._io.seek(_pos)
                 return getattr(self, '_m_name_bytes', None)
 

@@ -774,14 +774,14 @@ class Weig(KaitaiStruct):
 
 
         class PairRow(KaitaiStruct):
-            """One record against all records before it."""
+            """One record against all records before it, of which there are `num_columns`."""
             SEQ_FIELDS = ["columns"]
-            def __init__(self, idx, _io, _parent=None, _root=None, _is_le=None):
+            def __init__(self, num_columns, _io, _parent=None, _root=None, _is_le=None):
                 super(Weig.Container.PairRow, self).__init__(_io)
                 self._parent = _parent
                 self._root = _root
                 self._is_le = _is_le
-                self.idx = idx
+                self.num_columns = num_columns
                 self._debug = collections.defaultdict(dict)
 
             def _read(self):
@@ -796,9 +796,9 @@ class Weig(KaitaiStruct):
                 self._debug['columns']['start'] = self._io.pos()
                 self._debug['columns']['arr'] = []
                 self.columns = []
-                for i in range(self.idx):
+                for i in range(self.num_columns):
                     self._debug['columns']['arr'].append({'start': self._io.pos()})
-                    _t_columns = Weig.Container.Pair(self._root.body.tensors[self.idx], self._root.body.tensors[i], self._io, self, self._root, self._is_le)
+                    _t_columns = Weig.Container.Pair(self._root.body.tensors[self.num_columns], self._root.body.tensors[i], self._io, self, self._root, self._is_le)
                     try:
                         _t_columns._read()
                     finally:
@@ -811,9 +811,9 @@ class Weig(KaitaiStruct):
                 self._debug['columns']['start'] = self._io.pos()
                 self._debug['columns']['arr'] = []
                 self.columns = []
-                for i in range(self.idx):
+                for i in range(self.num_columns):
                     self._debug['columns']['arr'].append({'start': self._io.pos()})
-                    _t_columns = Weig.Container.Pair(self._root.body.tensors[self.idx], self._root.body.tensors[i], self._io, self, self._root, self._is_le)
+                    _t_columns = Weig.Container.Pair(self._root.body.tensors[self.num_columns], self._root.body.tensors[i], self._io, self, self._root, self._is_le)
                     try:
                         _t_columns._read()
                     finally:
@@ -908,7 +908,7 @@ class Weig(KaitaiStruct):
                 self.check_name_terminated = self._io.read_bytes(0)
                 self._debug['check_name_terminated']['end'] = self._io.pos()
                 _ = self.check_name_terminated
-                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_max) or (self.len_name_max == 1024)) )) :
+                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_bytes) or (self.len_name_bytes == 1024)) )) :
                     raise kaitaistruct.ValidationExprError(self.check_name_terminated, self._io, u"/types/container/types/tensor/seq/8")
                 self._debug['check_name_length']['start'] = self._io.pos()
                 self.check_name_length = self._io.read_bytes(0)
@@ -1033,7 +1033,7 @@ class Weig(KaitaiStruct):
                 self.check_name_terminated = self._io.read_bytes(0)
                 self._debug['check_name_terminated']['end'] = self._io.pos()
                 _ = self.check_name_terminated
-                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_max) or (self.len_name_max == 1024)) )) :
+                if not  ((len(_) == 0) and ( ((len(self.name_bytes) < self.len_name_bytes) or (self.len_name_bytes == 1024)) )) :
                     raise kaitaistruct.ValidationExprError(self.check_name_terminated, self._io, u"/types/container/types/tensor/seq/8")
                 self._debug['check_name_length']['start'] = self._io.pos()
                 self.check_name_length = self._io.read_bytes(0)
@@ -1210,13 +1210,13 @@ class Weig(KaitaiStruct):
                 return getattr(self, '_m_len_element', None)
 
             @property
-            def len_name_max(self):
+            def len_name_bytes(self):
                 """The NUL of the name must be one of this many bytes."""
-                if hasattr(self, '_m_len_name_max'):
-                    return self._m_len_name_max
+                if hasattr(self, '_m_len_name_bytes'):
+                    return self._m_len_name_bytes
 
-                self._m_len_name_max = ((self.header.ofs_data - self.ofs_name) if self.header.ofs_data - self.ofs_name < 1024 else 1024)
-                return getattr(self, '_m_len_name_max', None)
+                self._m_len_name_bytes = ((self.header.ofs_data - self.ofs_name) if self.header.ofs_data - self.ofs_name < 1024 else 1024)
+                return getattr(self, '_m_len_name_bytes', None)
 
             @property
             def name(self):
@@ -1238,11 +1238,11 @@ class Weig(KaitaiStruct):
                 self._io.seek(self.ofs_name)
                 if self._is_le:
                     self._debug['_m_name_bytes']['start'] = self._io.pos()
-                    self._m_name_bytes = KaitaiStream.bytes_terminate(self._io.read_bytes(self.len_name_max), 0, False)
+                    self._m_name_bytes = KaitaiStream.bytes_terminate(self._io.read_bytes(self.len_name_bytes), 0, False)
                     self._debug['_m_name_bytes']['end'] = self._io.pos()
                 else:
                     self._debug['_m_name_bytes']['start'] = self._io.pos()
-                    self._m_name_bytes = KaitaiStream.bytes_terminate(self._io.read_bytes(self.len_name_max), 0, False)
+                    self._m_name_bytes = KaitaiStream.bytes_terminate(self._io.read_bytes(self.len_name_bytes), 0, False)
                     self._debug['_m_name_bytes']['end'] = self._io.pos()
                 self._io.seek(_pos)
                 return getattr(self, '_m_name_bytes', None)
