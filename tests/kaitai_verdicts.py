@@ -38,12 +38,24 @@ class Verdict(NamedTuple):
     deep: str | None = None  # the rule of deep verification that is broken
 
 
-def python_verdict(data: bytes) -> Verdict:
-    """Everything that weig.ksy says, by the generated Python parser."""
+def parsed(data: bytes) -> Any:
     from weig.spec.generated.python.weig import Weig
 
+    return Weig.from_bytes(data)
+
+
+def parsed_to_write(data: bytes) -> Any:
+    from weig.spec.generated.python_write.weig import Weig
+
+    root = Weig.from_bytes(data)
+    root._read()
+    return root
+
+
+def python_verdict(data: bytes, parse: Callable[[bytes], Any] = parsed) -> Verdict:
+    """Everything that weig.ksy says, by a generated Python parser."""
     try:
-        root = Weig.from_bytes(data)
+        root = parse(data)
         tensors = [
             [t.name, int(t.dtype), [d.len for d in t.shape.dims], t.ofs_data, t.len_data]
             for t in root.body.tensors
@@ -121,6 +133,7 @@ def go_oracle() -> list[str]:
     return [str(program)]
 
 
+PYTHON: dict[str, Callable[[bytes], Any]] = {"python": parsed, "python_write": parsed_to_write}
 ORACLES: dict[str, Callable[[], list[str]]] = {
     "javascript": javascript_oracle,
     "java": java_oracle,
@@ -130,8 +143,8 @@ ORACLES: dict[str, Callable[[], list[str]]] = {
 
 def verdicts(language: str, paths: list[Path]) -> list[Verdict]:
     """The answers of a language's generated parser, one process for all files."""
-    if language == "python":
-        return [python_verdict(path.read_bytes()) for path in paths]
+    if language in PYTHON:
+        return [python_verdict(path.read_bytes(), PYTHON[language]) for path in paths]
     done = subprocess.run(
         ORACLES[language](),
         input="".join(f"{path}\n" for path in paths),

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kaitai_verdicts import GENERATED, ORACLES, ROOT, Verdict, python_verdict, verdicts
+from kaitai_verdicts import GENERATED, ORACLES, PYTHON, ROOT, Verdict, python_verdict, verdicts
 from test_kaitai_loader import ACCEPT, EXAMPLE, NOT_ACCEPT, ORDERS, PLACES, REJECT, build, edited
 
 from weig.spec.dtypes import DTYPES
 
-LANGUAGES = ("python", *ORACLES)
+LANGUAGES = (*PYTHON, *ORACLES)
 RULES = tomllib.loads((ROOT / "spec" / "rules.toml").read_text("utf-8"))["rules"]
 CORPUS = ROOT / "fixtures" / "corpus"
 CASES = json.loads((CORPUS / "manifest.json").read_text("utf-8"))["cases"]
