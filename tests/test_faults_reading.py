@@ -114,29 +114,31 @@ def reading(path: Path, how: str, log: Path) -> dict[str, str]:
 def test_a_file_system_that_does_not_tell_where_holes_are(
     path: Path, tmp_path: Path, error: int
 ) -> None:
-    for subject in faults.LOADERS + faults.LIBRARIES:
-        log = tmp_path / subject
-        environment = reading(path, f"holes:{error}", log)
-        found = faults.answers(path, environment=environment, subjects=[subject])
-        assert found[subject] == ("ok", faults.digests(TENSORS)), subject
-        assert log.exists() or "mmap" in subject
+    log = tmp_path / "log"
+    found = faults.answers(path, environment=reading(path, f"holes:{error}", log))
+    assert set(found.values()) == {("ok", faults.digests(TENSORS))}
+    copying = [subject for subject in found if "read" in subject]
+    assert log.stat().st_size >= len(copying)
 
 
-@pytest.mark.parametrize("size", [0, 20_000])
-def test_a_file_that_is_cut_while_it_is_opened(path: Path, tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(
+    "subject", [name for name in faults.LOADERS + faults.LIBRARIES if "read" in name]
+)
+def test_a_file_that_is_cut_while_it_is_opened(path: Path, tmp_path: Path, subject: str) -> None:
     """Cut before the first, the second ... call that reads it: TRUNCATED, not a wrong tensor."""
     whole = path.read_bytes()
-    for subject in (name for name in faults.LOADERS + faults.LIBRARIES if "read" in name):
-        for call in range(1, 30):
-            path.write_bytes(whole)
-            log = tmp_path / f"{subject} {call}"
-            environment = reading(path, f"cut:{call}:{size}", log)
-            found = faults.answers(path, environment=environment, subjects=[subject])[subject]
-            if not log.exists():  # it has all it needs before that call
-                assert found == ("ok", faults.digests(TENSORS)), (subject, call)
-                break
-            assert found.code == "TRUNCATED", (subject, call)
-        assert call > 3, subject  # both ends, and the rest
+    # To nothing for one that reads field after field; into the data for those that read large parts.
+    size = 0 if "kaitai" in subject else 20_000
+    for call in range(1, 30):
+        path.write_bytes(whole)
+        log = tmp_path / str(call)
+        environment = reading(path, f"cut:{call}:{size}", log)
+        found = faults.answers(path, environment=environment, subjects=[subject])[subject]
+        if not log.exists():  # it has all it needs before that call
+            assert found == ("ok", faults.digests(TENSORS)), call
+            break
+        assert found.code == "TRUNCATED", call
+    assert call > 3  # both ends, and the rest
 
 
 @pytest.mark.parametrize("backend", ["pure", "kaitai"])
@@ -293,13 +295,19 @@ def test_no_permission_to_read(path: Path, mode: str, backend: str) -> None:
         assert in_child(work) == 0
 
 
-@pytest.mark.parametrize("way", ["mapped_tensor", "arrays"])
-def test_no_memory_to_convert_a_tensor(tmp_path: Path, mode: str, backend: str, way: str) -> None:
-    """OPEN-9 again, of a file of the other byte order that opens well."""
-    path = tmp_path / "t.weig"
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tensor of 64 MiB, more than malloc gives from what it has, in the other byte order."""
+    path = tmp_path_factory.mktemp("foreign") / "t.weig"
     other = "big" if sys.byteorder == "little" else "little"
-    weig.save(path, {"t": np.arange(8 << 20, dtype=np.float32)}, byte_order=other)
-    with weig.open(path, mode, backend) as file:
+    weig.save(path, {"t": np.arange(16 << 20, dtype=np.float32)}, byte_order=other)
+    return path
+
+
+@pytest.mark.parametrize("way", ["mapped_tensor", "arrays"])
+def test_no_memory_to_convert_a_tensor(foreign: Path, backend: str, way: str) -> None:
+    """OPEN-9 again, of a file that opens well."""
+    with weig.open(foreign, "mmap", backend) as file:
         assert file.arrays()["t"][5] == 5
 
         def work() -> None:
