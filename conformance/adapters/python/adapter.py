@@ -19,7 +19,7 @@ HELLO = {
     "version": "0.1.0",
     "language": "python",
     "spec": ["1"],
-    "profiles": ["core", "data", "big-endian", "deep", "mmap"],
+    "profiles": ["core", "data", "big-endian", "deep", "mmap", "held-mmap", "held-read"],
     "dtypes": [dtype.name for dtype in DTYPES],
 }
 
@@ -45,29 +45,27 @@ def align(view: memoryview) -> int:
     return min(address & -address or MAX_ALIGN, MAX_ALIGN)
 
 
-def load(path: str, options: dict[str, str]) -> Answer:
-    """The answer for a good file; raises WeigError for a bad one."""
-    mode = options.get("via", "mmap")
-    with WeigFile(path, mode, options.get("level") == "deep") as file:
-        digests: dict[tuple[int, int, str], Answer] = {}  # aliases are read once
-        tensors = []
-        for tensor in file:
-            item = {
-                "name": tensor.name,
-                "dtype": tensor.dtype.name,
-                "shape": tensor.shape,
-                "nbytes": tensor.nbytes,
-                "backing": "mmap" if mode == "mmap" else "copy",
-                "align": align(tensor.raw),
-            }
-            if options.get("data") != "none":
-                place = (tensor.record.data_offset, tensor.nbytes, tensor.dtype.name)
-                if place not in digests:
-                    digests[place] = content(tensor, options.get("data") == "hex")
-                item.update(digests[place])
-            tensors.append(item)
-        order = "little" if file.order == "<" else "big"
-        return {"status": "accepted", "byte_order": order, "count": len(file), "tensors": tensors}
+def accepted(file: WeigFile, mode: str, options: dict[str, str]) -> Answer:
+    """The answer for a good file."""
+    digests: dict[tuple[int, int, str], Answer] = {}  # aliases are read once
+    tensors = []
+    for tensor in file:
+        item = {
+            "name": tensor.name,
+            "dtype": tensor.dtype.name,
+            "shape": tensor.shape,
+            "nbytes": tensor.nbytes,
+            "backing": "mmap" if mode == "mmap" else "copy",
+            "align": align(tensor.raw),
+        }
+        if options.get("data") != "none":
+            place = (tensor.record.data_offset, tensor.nbytes, tensor.dtype.name)
+            if place not in digests:
+                digests[place] = content(tensor, options.get("data") == "hex")
+            item.update(digests[place])
+        tensors.append(item)
+    order = "little" if file.order == "<" else "big"
+    return {"status": "accepted", "byte_order": order, "count": len(file), "tensors": tensors}
 
 
 def content(tensor: Tensor, shown: bool) -> Answer:
@@ -80,16 +78,48 @@ def content(tensor: Tensor, shown: bool) -> Answer:
     return {"sha256": digest.hexdigest()}
 
 
-def answer(fields: list[str]) -> Answer:
+class Session:
+    """Answers requests, and keeps the file of the last ``open``."""
+
+    def __init__(self) -> None:
+        self.held: tuple[WeigFile, str] | None = None
+
+    def load(self, path: str, options: dict[str, str], hold: bool) -> Answer:
+        if self.held:
+            self.held[0].close()
+            self.held = None
+        mode = options.get("via", "mmap")
+        file = WeigFile(path, mode, options.get("level") == "deep")
+        try:
+            result = accepted(file, mode, options)
+            if hold:
+                self.held = file, mode
+            return result
+        finally:
+            if not self.held:
+                file.close()
+
+    def work(self, fields: list[str]) -> Answer:
+        """The answer to one request without its id; raises WeigError for a refusal."""
+        options = dict(field.partition("=")[::2] for field in fields if "=" in field)
+        match fields:
+            case ["load" | "open" as verb, _, path, *_]:
+                return self.load(path, options, verb == "open")
+            case ["check", _, *_] if self.held:
+                self.held[0].check_unmodified()
+                return {"status": "unmodified"}
+            case ["access", _, *_] if self.held:
+                return accepted(*self.held, options)
+        return {"status": "unsupported", "message": "no such request"}
+
+
+def answer(session: Session, fields: list[str]) -> Answer:
     """The answer to one request, split at its TABs."""
-    verb, ident, path = (*fields, "", "")[:3]
-    if verb == "hello":
+    if fields[0] == "hello":
         return HELLO
-    if verb != "load" or not path:
-        return {"id": ident, "status": "unsupported", "message": "no such request"}
-    options = dict(field.partition("=")[::2] for field in fields[3:])
+    ident = fields[1] if len(fields) > 1 else ""
     try:
-        return {"id": ident, **load(path, options)}
+        return {"id": ident, **session.work(fields)}
     except WeigError as error:
         refusal = {"error": error.code, "message": error.message, "field": error.field}
         return {"id": ident, "status": "rejected", **refusal}
@@ -99,8 +129,10 @@ def answer(fields: list[str]) -> Answer:
 
 
 def main() -> None:
+    session = Session()
     for line in sys.stdin.buffer:
-        print(json.dumps(answer(line.rstrip(b"\n").decode("ascii").split("\t"))), flush=True)
+        fields = line.rstrip(b"\n").decode("ascii").split("\t")
+        print(json.dumps(answer(session, fields)), flush=True)
 
 
 if __name__ == "__main__":
