@@ -127,7 +127,7 @@ def test_a_file_system_that_does_not_tell_where_holes_are(
 def test_a_file_that_is_cut_while_it_is_opened(path: Path, tmp_path: Path, subject: str) -> None:
     """Cut before the first, the second ... call that reads it: TRUNCATED, not a wrong tensor."""
     whole = path.read_bytes()
-    # To nothing for one that reads field after field; into the data for those that read large parts.
+    # To nothing for who reads field after field; into the data for who reads large parts.
     size = 0 if "kaitai" in subject else 20_000
     for call in range(1, 30):
         path.write_bytes(whole)
