@@ -31,14 +31,16 @@ var recordNumbers = []string{"name_offset", "shape_offset", "shape_count", "data
 // readRecords holds the table against sections 3, 5 and 8 to 10; names come after it.
 func (w *File) readRecords(data []byte) error {
 	h := &w.hdr
-	// META-3 and REGION-2 say that the table is in the file, so the count may size memory (OPEN-4).
-	w.records = make([]record, h.count)
+	// META-3 and REGION-2 say that the table is in the file, but holes make room for more records than
+	// memory has: it is taken for those that are good.
 	table := data[h.metaOffset:h.auxStart()]
 	shapes := make(map[shapeKey][]uint64)
-	for i := range w.records {
-		if err := w.readRecord(&w.records[i], fmt.Sprintf("meta[%d].", i), table[i*recordSize:], data, shapes); err != nil {
+	for i := 0; len(table) > 0; i, table = i+1, table[recordSize:] {
+		var r record
+		if err := w.readRecord(&r, fmt.Sprintf("meta[%d].", i), table, data, shapes); err != nil {
 			return err
 		}
+		w.records = append(w.records, r)
 	}
 	return nil
 }

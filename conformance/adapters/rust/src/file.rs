@@ -204,8 +204,9 @@ impl File {
     fn read_table(&mut self) -> Result<()> {
         let (h, storage) = (&self.header, &self.storage);
         let table = storage.span(h.meta_offset, RECORD * h.count);
-        // The table lies in the file (META-3, REGION-2), so the count may size memory (OPEN-4).
-        let mut records = Vec::with_capacity(table.len() / RECORD as usize);
+        // The table lies in the file (META-3, REGION-2), but holes make room for more records than
+        // memory has: it is taken for those that are good.
+        let mut records = Vec::new();
         for (index, raw) in table.chunks_exact(RECORD as usize).enumerate() {
             let record = parse_record(raw, self.order, h, storage);
             records.push(record.map_err(|error| error.in_record(index))?);
