@@ -17,6 +17,7 @@ from weig.conformance.adapter import START_TIMEOUT, Adapter, greet
 from weig.conformance.held import Step, alter, talk
 from weig.conformance.manifest import Case
 from weig.conformance.outcome import Outcome, Result
+from weig.conformance.pace import TRIES, allowed, shortest
 from weig.conformance.process import Ending, Fault, FaultKind, Reply, StartError, Worker
 from weig.conformance.protocol import (
     Answer,
@@ -125,6 +126,7 @@ class Lane:
     budget: Budget
     worker: Worker | None = None
     base_peaks: tuple[int, int] | None = None
+    paces: dict[str, float | None] = field(default_factory=dict)  # seconds by case
     previous: Job | None = None  # the last case that the live worker answered
     results: dict[str, Result] = field(default_factory=dict)
 
@@ -159,7 +161,7 @@ class Lane:
         if self.budget.spent:
             return self._result(job, Outcome.NOT_RUN, "gave up after so many faults")
         try:
-            alone = self.options.isolation == "case" or self._weighs(job)
+            alone = self.options.isolation == "case" or self._weighs(job) or bool(job.case.pace)
             result = self._alone(job) if alone else self._shared(job)
             small = job.case.size <= GIANT
             if result.outcome in _WRONG and small and self.budget.repeat():
@@ -239,13 +241,13 @@ class Lane:
 
     def _alone(self, job: Job, data: str | None = None) -> Result:
         """One case in a process of its own: one line, then the end of its standard input."""
+        timeout = self._timeout(job) + 4 * self.hello_seconds  # starting counts here
         staged = stage(job.case, self.sources, self.room, job.number)
         try:
             worker = Worker(self.adapter.command)
         except StartError as error:
             clear(self.room)
             return self._result(job, Outcome.CRASH, f"cannot be started: {error}")
-        timeout = self._timeout(job) + 4 * self.hello_seconds  # starting counts here
         try:
             # To be weighed, a worker must live a little longer than its answer.
             measured = self._weighs(job)
@@ -327,14 +329,35 @@ class Lane:
 
     def _timeout(self, job: Job) -> float:
         """Seconds for one case; a file of gigabytes may be read as a whole."""
+        pace = self._pace(job)
+        if pace is not None:
+            smaller, seconds = pace
+            return allowed(seconds, job.case.size / smaller.size, self.options.timeout)
         return self.options.timeout + min(job.case.size / SLOWEST_READ, LONGEST_READ)
+
+    def _pace(self, job: Job) -> tuple[Case, float] | None:
+        """The smaller case that a case is measured by, and how long it took; None without one."""
+        if job.case.pace is None:
+            return None
+        smaller = self.sources.manifest.case(job.case.pace)
+        if smaller.ident not in self.paces:
+            staged = stage(smaller, self.sources, self.room, job.number)
+            [step] = self._steps(replace(job, case=smaller), staged, None)
+            tries = 1 if self.options.isolation == "case" else TRIES
+            self.paces[smaller.ident] = shortest(
+                self.adapter.command, step.request, tries, self.options.timeout
+            )
+            clear(self.room)
+        seconds = self.paces[smaller.ident]
+        return None if seconds is None else (smaller, seconds)
 
     def _content(self, case: Case) -> str:
         """Whether digests are asked for: where they are claimed, and the file is no giant."""
         if "data" not in self.hello.profiles:
             return "none"
         if case.want is not None:
-            wanted = all(tensor.sha256 is not None for tensor in case.want.tensors)
+            tensors = case.want.tensors  # none where they are too many to compare
+            wanted = bool(tensors) and all(tensor.sha256 is not None for tensor in tensors)
         else:
             wanted = case.size <= COPY_LIMIT
         return "sha256" if wanted else "none"
@@ -352,7 +375,10 @@ class Lane:
             reply = Fault(FaultKind.GARBAGE, text, reply.seconds)
         if isinstance(reply, Fault):
             stderr = self.worker.stderr if self.worker else ""
-            return self._result(job, _FAULTS[reply.kind], reply.text, reply.seconds, stderr)
+            text = reply.text
+            if reply.kind is FaultKind.HANG and (pace := self._pace(job)):
+                text = f"{text}, and {pace[0].ident} took {pace[1]:.4f} s"
+            return self._result(job, _FAULTS[reply.kind], text, reply.seconds, stderr)
         try:
             answer = parse_answer(reply.line, job.number)
         except ProtocolError as error:
