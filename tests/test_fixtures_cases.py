@@ -18,8 +18,10 @@ import fixtures_oracle as oracle
 
 CASES = load()
 BYTES = [case for case in CASES if case.image is not None]
-# The oracle reads every record: it leaves out the table of 89 million.
-JUDGED = [case for case in BYTES if case.id != "sparse.count-bomb-4g"]
+# The oracle reads every record, and 4 KiB of a name: it leaves out tables of 89 million and more,
+# and names of 4 MiB.
+BEYOND = {"sparse.count-bomb-4g", "sparse.count-bomb-terabyte", "resources.endless-names"}
+JUDGED = [case for case in BYTES if case.id not in BEYOND]
 REJECTED = [case for case in JUDGED if case.expect == "reject"]
 # Rules that say what a loader does, and that no file alone can break.
 BEHAVIOUR = {rule.id for rule in rules().values() if rule.level == "loader" or not rule.codes}
@@ -35,11 +37,13 @@ def judged(case: Case) -> set[tuple[str, str]]:
 )
 def test_accepted_cases_break_no_rule_and_hold_their_model(case: Case) -> None:
     assert case.image is not None
-    assert case.model is not None
     assert judged(case) == set()
     big = case.byte_order == "big"
     assert case.image.read(0, 4) == (b"WEIG" if big else b"GIEW")
     found = oracle.tensors(case.image.read)
+    if case.model is None:
+        assert len(found) == case.count
+        return
     assert len(found) == len(case.model.tensors)
     for (name, code, shape, offset, size), tensor in zip(found, case.model.tensors, strict=True):
         want = tensor.want()
