@@ -4,6 +4,7 @@
 // from the descriptor when they are asked for (mode 'lazy'), or all of them once, when the file is
 // opened (mode 'read'). What is given out is always a fresh copy, so nobody can write to another's.
 
+import { isUtf8 } from 'node:buffer';
 import fs from 'node:fs';
 import path from 'node:path';
 import v8 from 'node:v8';
@@ -28,7 +29,6 @@ const LONGEST_NAME = 1023;
 const MOST_DIMS = 64;
 const SENTINEL = 0x57454947454e4421n;
 const CHUNK = 1 << 20; // a multiple of every unit
-const SEGMENT = 1 << 30; // a multiple of CHUNK
 const ZEROS = Buffer.alloc(CHUNK);
 
 /** Section 8: the index is the code. @type {readonly (readonly [string, number, number])[]} */
@@ -71,14 +71,6 @@ export class WeigError extends Error {
 }
 
 /**
- * @param {ErrorCode} code @param {string} message
- * @param {string} [field] @param {unknown} [cause]
- */
-function wrong(code, message, field, cause) {
-  return new WeigError(code, message, field, cause);
-}
-
-/**
  * Text that came from outside, made safe to show: printable ASCII only (OPEN-13).
  * @param {string} text
  */
@@ -109,19 +101,14 @@ class Source {
     // OPEN-2: neither a FIFO nor a device may hold us up, nor become our terminal.
     const { O_RDONLY, O_NONBLOCK = 0, O_NOCTTY = 0 } = fs.constants;
     try {
-      this.#fd = fs.openSync(this.#path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    } catch (error) {
-      // OPEN-1: open(2) has no word for a socket (ENXIO); the path may tell what it is.
-      if (isSpecial(this.#path)) throw notRegular();
-      throw io(error);
-    }
-    try {
-      this.#identity = fs.fstatSync(this.#fd, { bigint: true }); // OPEN-3, OPEN-10
+      this.#fd = system(() => fs.openSync(this.#path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+      this.#identity = this.#now(); // OPEN-3, OPEN-10
       if (!this.#identity.isFile()) throw notRegular(); // OPEN-1
-      if (this.#identity.size > MAX_NUMBER) throw wrong('TOO_LARGE', 'past 2^53 bytes');
+      if (this.#identity.size > MAX_NUMBER) throw new WeigError('TOO_LARGE', 'past 2^53 bytes');
     } catch (error) {
       this.close();
-      throw error instanceof WeigError ? error : io(error);
+      // OPEN-1: open(2) has no word for a socket (ENXIO); the path may tell what it is.
+      throw isSpecial(this.#path) ? notRegular() : error;
     }
     this.size = Number(this.#identity.size);
   }
@@ -135,26 +122,25 @@ class Source {
     this.#fd = undefined;
   }
 
+  get #open() {
+    if (this.#fd === undefined) throw new WeigError('CLOSED', 'the file was closed');
+    return this.#fd;
+  }
+
+  #now() {
+    return system(() => fs.fstatSync(this.#open, { bigint: true }));
+  }
+
   /** The path names another file now, or the file another size or time (OPEN-10). */
   get modified() {
-    try {
-      const now = fs.statSync(this.#path, { throwIfNoEntry: false, bigint: true });
-      return !now || !sameFile(now, this.#identity);
-    } catch (error) {
-      throw io(error);
-    }
+    const options = /** @type {const} */ ({ throwIfNoEntry: false, bigint: true });
+    const now = system(() => fs.statSync(this.#path, options));
+    return !now || !sameFile(now, this.#identity);
   }
 
   /** Refuses where the open file itself, whatever its name, was written to since. */
   checkContent() {
-    if (this.#fd === undefined) throw wrong('CLOSED', 'the file was closed');
-    let now;
-    try {
-      now = fs.fstatSync(this.#fd, { bigint: true });
-    } catch (error) {
-      throw io(error);
-    }
-    if (!sameFile(now, this.#identity)) throw wrong('MODIFIED', 'the file changed');
+    if (!sameFile(this.#now(), this.#identity)) throw new WeigError('MODIFIED', 'the file changed');
   }
 
   /**
@@ -163,17 +149,10 @@ class Source {
    * @param {number} position
    */
   read(into, position) {
-    if (this.#fd === undefined) throw wrong('CLOSED', 'the file was closed');
     for (let done = 0; done < into.length;) {
-      const wanted = Math.min(into.length - done, 1 << 30);
-      let got;
-      try {
-        got = fs.readSync(this.#fd, into, done, wanted, position + done);
-      } catch (error) {
-        if (/** @type {NodeJS.ErrnoException} */ (error).code === 'EINTR') continue;
-        throw io(error);
-      }
-      if (got === 0) throw wrong('TRUNCATED', `the file ends at byte ${position + done}`);
+      const [from, at] = [done, position + done];
+      const got = system(() => fs.readSync(this.#open, into, from, into.length - from, at));
+      if (got === 0) throw new WeigError('TRUNCATED', `the file ends at byte ${at}`);
       done += got;
     }
   }
@@ -199,9 +178,8 @@ class Source {
     let page = this.#pages[slot];
     if (page?.number !== number) {
       const start = number * Source.#PAGE;
-      const bytes = Buffer.alloc(Math.min(Source.#PAGE, this.size - start));
-      this.read(bytes, start);
-      page = { number, bytes };
+      page = { number, bytes: Buffer.alloc(Math.min(Source.#PAGE, this.size - start)) };
+      this.read(page.bytes, start);
       this.#pages[slot] = page;
     }
     return page.bytes;
@@ -223,17 +201,26 @@ function isSpecial(name) {
 }
 
 function notRegular() {
-  return wrong('NOT_REGULAR_FILE', 'not a regular file');
+  return new WeigError('NOT_REGULAR_FILE', 'not a regular file');
 }
 
 /**
- * What the operating system refuses is IO (OPEN-11); anything else is a fault of ours.
- * @param {unknown} error
+ * Asks the operating system, again where it was interrupted. What it refuses is IO (OPEN-11);
+ * anything else is a fault of ours.
+ * @template T
+ * @param {() => T} call
+ * @returns {T}
  */
-function io(error) {
-  const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
-  if (typeof code !== 'string' || !/^E[A-Z0-9]+$/.test(code)) return error;
-  return wrong('IO', escape(message), '', error);
+function system(call) {
+  for (;;) {
+    try {
+      return call();
+    } catch (error) {
+      const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
+      if (error instanceof WeigError || !/^E[A-Z0-9]+$/.test(code ?? '')) throw error;
+      if (code !== 'EINTR') throw new WeigError('IO', escape(message), '', error);
+    }
+  }
 }
 
 /** One tensor. Its bytes are read when they are asked for; MODIFIED where they changed by then. */
@@ -241,7 +228,7 @@ export class Tensor {
   #source;
   #order;
   #unit;
-  /** In pieces of SEGMENT bytes: an array of Node has an end. @type {Uint8Array[] | undefined} */
+  /** In pieces of CHUNK bytes: an array of Node has an end. @type {Uint8Array[] | undefined} */
   #copy;
 
   /**
@@ -271,19 +258,11 @@ export class Tensor {
    */
   *chunks(order = 'little') {
     const memory = Buffer.allocUnsafe(Math.min(CHUNK, this.nbytes));
-    for (let done = 0; done < this.nbytes; done += memory.length) {
-      const chunk = memory.subarray(0, Math.min(memory.length, this.nbytes - done));
-      if (this.#copy) {
-        const from = done % SEGMENT; // a multiple of CHUNK, and SEGMENT is one too
-        chunk.set(
-          /** @type {Uint8Array} */ (this.#copy[(done - from) / SEGMENT]).subarray(
-            from,
-            from + chunk.length,
-          ),
-        );
-      } else {
-        this.#source.read(chunk, this.offset + done);
-      }
+    for (let done = 0; done < this.nbytes; done += CHUNK) {
+      const chunk = memory.subarray(0, Math.min(CHUNK, this.nbytes - done));
+      const kept = this.#copy?.[done / CHUNK];
+      if (kept) chunk.set(kept);
+      else this.#source.read(chunk, this.offset + done);
       if (order !== this.#order) {
         if (this.#unit === 2) chunk.swap16();
         if (this.#unit === 4) chunk.swap32();
@@ -313,18 +292,16 @@ export class Tensor {
    * @param {Map<string, Uint8Array[]>} copies
    */
   keep(copies) {
-    if (this.nbytes === 0) return;
-    let copy = copies.get(secret(this.offset)); // aliases share it
-    if (!copy) {
-      copy = [];
-      for (let done = 0; done < this.nbytes; done += SEGMENT) {
-        const segment = allocate(Math.min(SEGMENT, this.nbytes - done));
-        this.#source.read(segment, this.offset + done);
-        copy.push(segment);
-      }
-      copies.set(secret(this.offset), copy);
+    const key = secret(this.offset, this.nbytes); // aliases share a copy
+    const known = copies.get(key);
+    this.#copy = known ?? [];
+    if (known) return;
+    for (const chunk of this.chunks(this.#order)) {
+      const piece = allocate(chunk.length);
+      piece.set(chunk);
+      this.#copy.push(piece);
     }
-    this.#copy = copy;
+    copies.set(key, this.#copy);
   }
 }
 
@@ -337,20 +314,20 @@ function allocate(size) {
     return new Uint8Array(size);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw wrong('TOO_LARGE', `no memory for ${size} bytes`, '', error); // OPEN-9
+    throw new WeigError('TOO_LARGE', `no memory for ${size} bytes`, '', error); // OPEN-9
   }
 }
 
 /** The checks of level open: sections 3 to 11, in the order of the specification. */
 class Parser {
-  // Strict (NAME-4); and U+FEFF is a character of a name, not a mark to drop.
-  #utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   #name = Buffer.alloc(LONGEST_NAME + 1);
   #record = new DataView(new ArrayBuffer(RECORD));
   #dims = new DataView(new ArrayBuffer(8 * MOST_DIMS));
   /** @type {Map<string, readonly number[]>} */
   #shapes = new Map();
   #heap = v8.getHeapStatistics().heap_size_limit / 2;
+  #index = -1; // the record that is being checked; none: the header
+  #little = true;
   /** @type {ByteOrder} */
   order = 'little';
   auxStart = 0;
@@ -367,150 +344,127 @@ class Parser {
 
   /** All tensors in file order, or the first refusal (OPEN-6). @returns {Tensor[]} */
   parse() {
-    const { count, metaOffset } = this.#header();
+    const { count, meta } = this.#header();
     this.#own(0, HEADER);
-    this.#own(metaOffset, RECORD * count);
+    this.#own(meta, RECORD * count);
     this.#own(this.end, 8);
     const tensors = [];
     const names = new Set();
-    for (let i = 0; i < count; i++) {
+    for (this.#index = 0; this.#index < count; this.#index++) {
       this.#heap -= 512; // about what a record takes here
-      if (this.#heap < 0) throw wrong('TOO_LARGE', `no memory for ${count} records`); // OPEN-9
-      const tensor = this.#tensor(i, metaOffset + RECORD * i);
+      if (this.#heap < 0) throw new WeigError('TOO_LARGE', `no memory for ${count} records`); // OPEN-9
+      this.source.copy(new Uint8Array(this.#record.buffer), meta + RECORD * this.#index, RECORD);
+      const tensor = this.#tensor(this.#record);
       const key = secret(tensor.name);
       if (names.has(key)) {
-        throw wrong('DUPLICATE_NAME', `a second "${escape(tensor.name)}"`, at(i, 'name_offset')); // NAME-6
+        throw this.#wrong('DUPLICATE_NAME', 'name_offset', `a second "${escape(tensor.name)}"`); // NAME-6
       }
       names.add(key);
       tensors.push(tensor);
     }
-    this.#overlaps(tensors);
+    checkOverlaps(tensors);
     return tensors;
   }
 
   #header() {
     const { size } = this.source;
-    if (size < SMALLEST) throw wrong('TOO_SMALL', `the file has ${size} bytes`); // HDR-1
     const bytes = Buffer.alloc(HEADER);
-    this.source.read(bytes, 0);
+    this.source.read(bytes.subarray(0, size), 0);
+    if (size < SMALLEST) {
+      throw new WeigError('TOO_SMALL', `the file has ${size} bytes${kindOf(bytes)}`); // HDR-1
+    }
     const magic = bytes.readUInt32BE(0); // HDR-2
     if (magic !== 0x57454947 && magic !== 0x47494557) {
-      throw wrong('BAD_MAGIC', foreign(bytes), 'header.magic');
+      throw this.#wrong('BAD_MAGIC', 'magic', bytes.toString('hex', 0, 4) + kindOf(bytes));
     }
-    this.order = magic === 0x57454947 ? 'big' : 'little'; // NUM-1
+    this.#little = magic === 0x47494557; // NUM-1
+    this.order = this.#little ? 'little' : 'big';
     const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER);
     const version = view.getUint32(4, this.#little);
-    if (version !== 1) throw wrong('BAD_VERSION', `${version}`, 'header.version'); // HDR-3
-    const count = this.#number(view, 8, 'header.tensor_count');
-    const metaOffset = this.#number(view, 16, 'header.meta_offset');
-    const dataOffset = this.#number(view, 24, 'header.data_offset');
-    const fileSize = this.#number(view, 32, 'header.file_size');
-    const sizes = `the file has ${size} bytes and should have ${fileSize}`;
-    if (fileSize % 8 !== 0 || fileSize < SMALLEST) {
-      throw wrong('BAD_FILE_SIZE', `${fileSize} is no size of a file`, 'header.file_size'); // HDR-4
-    }
-    if (size < fileSize) throw wrong('TRUNCATED', sizes, 'header.file_size'); // HDR-5
-    if (size > fileSize) throw wrong('TRAILING_DATA', sizes, 'header.file_size'); // HDR-6
-    const flags = view.getBigUint64(40, this.#little);
-    if (BigInt.asUintN(32, flags) !== 0n) {
-      throw wrong('UNKNOWN_FLAG', `0x${flags.toString(16)}`, 'header.flags'); // HDR-7
-    }
-    if (!bytes.subarray(48).equals(ZEROS.subarray(0, 16))) {
-      throw wrong('BAD_RESERVED', 'not zero', 'header.reserved'); // HDR-8
-    }
+    this.#check(version === 1, 'BAD_VERSION', 'version', version, 'is not 1'); // HDR-3
+    const count = this.#number(view, 8, 'tensor_count');
+    const meta = this.#number(view, 16, 'meta_offset');
+    const data = this.#number(view, 24, 'data_offset');
+    const fileSize = this.#number(view, 32, 'file_size');
+    const flags = Number(view.getBigUint64(40, this.#little) & 0xffffffffn);
+    const reserved = view.getBigUint64(48) | view.getBigUint64(56);
     const end = fileSize - 8;
-    if (metaOffset < HEADER || metaOffset % 8 !== 0) {
-      throw wrong('BAD_META_TABLE', `starts at ${metaOffset}`, 'header.meta_offset'); // META-1, META-2
-    }
-    if (dataOffset % 64 !== 0) {
-      throw wrong('MISALIGNED', `${dataOffset} is no multiple of 64`, 'header.data_offset'); // REGION-1
-    }
-    if (dataOffset > end) {
-      throw wrong('BAD_DATA_REGION', `${dataOffset} is past ${end}`, 'header.data_offset'); // REGION-2
-    }
-    if (metaOffset > dataOffset || count > Math.floor((dataOffset - metaOffset) / RECORD)) {
-      throw wrong('BAD_META_TABLE', `${count} records do not fit`, 'header.tensor_count'); // META-3
-    }
+    const most = Math.floor((data - meta) / RECORD); // negative where the table starts past it
+    const legal = fileSize % 8 === 0 && fileSize >= SMALLEST;
+    this.#check(legal, 'BAD_FILE_SIZE', 'file_size', fileSize, 'is no size of a file'); // HDR-4
+    this.#check(size >= fileSize, 'TRUNCATED', 'file_size', size, 'bytes are fewer'); // HDR-5
+    this.#check(size <= fileSize, 'TRAILING_DATA', 'file_size', size, 'bytes are more'); // HDR-6
+    this.#check(flags === 0, 'UNKNOWN_FLAG', 'flags', flags, 'is not known'); // HDR-7
+    this.#check(reserved === 0n, 'BAD_RESERVED', 'reserved', reserved, 'is not zero'); // HDR-8
+    this.#check(meta >= HEADER, 'BAD_META_TABLE', 'meta_offset', meta, 'is in the header'); // META-1
+    this.#check(meta % 8 === 0, 'BAD_META_TABLE', 'meta_offset', meta, 'is no multiple of 8'); // META-2
+    this.#check(data % 64 === 0, 'MISALIGNED', 'data_offset', data, 'is no multiple of 64'); // REGION-1
+    this.#check(data <= end, 'BAD_DATA_REGION', 'data_offset', data, 'is past the end'); // REGION-2
+    this.#check(count <= most, 'BAD_META_TABLE', 'tensor_count', count, 'records do not fit'); // META-3
     const tail = new DataView(new ArrayBuffer(8));
     this.source.read(new Uint8Array(tail.buffer), end);
     if (tail.getBigUint64(0, this.#little) !== SENTINEL) {
-      throw wrong('BAD_SENTINEL', 'the file does not end with it', 'sentinel'); // TAIL-1
+      throw new WeigError('BAD_SENTINEL', 'the file does not end with it', 'sentinel'); // TAIL-1
     }
-    this.auxStart = metaOffset + RECORD * count; // at most dataOffset
-    this.dataOffset = dataOffset;
+    this.auxStart = meta + RECORD * count; // at most data
+    this.dataOffset = data;
     this.end = end;
-    return { count, metaOffset };
+    return { count, meta };
   }
 
-  get #little() {
-    return this.order === 'little';
-  }
-
-  /** @param {number} i @param {number} position */
-  #tensor(i, position) {
-    const record = this.#record;
-    this.source.copy(new Uint8Array(record.buffer), position, RECORD);
-    const nameOffset = this.#number(record, 0, i, 'name_offset');
+  /** @param {DataView} record */
+  #tensor(record) {
+    const nameOffset = this.#number(record, 0, 'name_offset');
     const code = record.getUint32(8, this.#little);
-    const shapeOffset = this.#number(record, 16, i, 'shape_offset');
-    const rank = this.#number(record, 24, i, 'shape_count');
-    const offset = this.#number(record, 32, i, 'data_offset');
-    const nbytes = this.#number(record, 40, i, 'data_size');
-    if (record.getUint32(12) !== 0) throw wrong('BAD_RESERVED', 'not zero', at(i, 'pad')); // META-4
-    const dtype = DTYPES[code];
-    if (!dtype) throw wrong('BAD_DTYPE', `code ${code}`, at(i, 'dtype')); // DTYPE-1
-    const [label, size, unit] = dtype;
-    const name = this.#nameAt(i, nameOffset);
-    const shape = this.#shapeAt(i, shapeOffset, rank);
-    const wanted = byteSize(i, shape, size);
-    if (nbytes !== wanted) {
-      throw wrong('BAD_DATA_SIZE', `${nbytes}, not ${wanted}`, at(i, 'data_size')); // SHAPE-5
-    }
-    if (offset % 64 !== 0) {
-      throw wrong('MISALIGNED', `${offset} is no multiple of 64`, at(i, 'data_offset')); // DATA-1
-    }
-    if (offset < this.dataOffset || offset > this.end) {
-      throw wrong('BAD_DATA_RANGE', `${offset} is outside`, at(i, 'data_offset')); // DATA-2, DATA-3
-    }
-    if (nbytes > this.end - offset) {
-      throw wrong('BAD_DATA_RANGE', `${nbytes} bytes do not fit`, at(i, 'data_size')); // DATA-3
-    }
+    const pad = record.getUint32(12, this.#little);
+    const shapeOffset = this.#number(record, 16, 'shape_offset');
+    const rank = this.#number(record, 24, 'shape_count');
+    const offset = this.#number(record, 32, 'data_offset');
+    const nbytes = this.#number(record, 40, 'data_size');
+    this.#check(pad === 0, 'BAD_RESERVED', 'pad', pad, 'is not zero'); // META-4
+    const entry = DTYPES[code];
+    if (!entry) throw this.#wrong('BAD_DTYPE', 'dtype', `code ${code}`); // DTYPE-1
+    const [dtype, size, unit] = entry;
+    const name = this.#nameAt(nameOffset);
+    const shape = this.#shapeAt(shapeOffset, rank);
+    const fits = nbytes === this.#byteSize(shape, size);
+    const aligned = offset % 64 === 0;
+    this.#check(fits, 'BAD_DATA_SIZE', 'data_size', nbytes, 'is not that of the shape'); // SHAPE-5
+    this.#check(aligned, 'MISALIGNED', 'data_offset', offset, 'is no multiple of 64'); // DATA-1
+    const inside = offset >= this.dataOffset && offset <= this.end;
+    this.#check(inside, 'BAD_DATA_RANGE', 'data_offset', offset, 'is outside'); // DATA-2, DATA-3
+    const room = this.end - offset;
+    this.#check(nbytes <= room, 'BAD_DATA_RANGE', 'data_size', nbytes, 'bytes do not fit'); // DATA-3
     this.#own(offset, nbytes);
-    return new Tensor(this.source, this.order, { name, dtype: label, unit, shape, offset, nbytes });
+    return new Tensor(this.source, this.order, { name, dtype, unit, shape, offset, nbytes });
   }
 
-  /** @param {number} i @param {number} start */
-  #nameAt(i, start) {
-    /** @param {string} why */
-    const bad = (why) => wrong('BAD_NAME', why, at(i, 'name_offset'));
-    if (start < this.auxStart || start >= this.dataOffset) throw bad('not in the aux area'); // NAME-1
+  /** @param {number} start */
+  #nameAt(start) {
+    const inside = start >= this.auxStart && start < this.dataOffset;
+    this.#check(inside, 'BAD_NAME', 'name_offset', start, 'is not in the aux area'); // NAME-1
     const most = Math.min(this.#name.length, this.dataOffset - start);
     this.source.copy(this.#name, start, most);
     const length = this.#name.subarray(0, most).indexOf(0);
-    if (length < 0) throw bad(`no NUL within ${most} bytes`); // NAME-2, NAME-3
-    if (length === 0) throw bad('an empty name'); // NAME-3
+    this.#check(length >= 0, 'BAD_NAME', 'name_offset', most, 'bytes have no NUL'); // NAME-2, NAME-3
+    this.#check(length > 0, 'BAD_NAME', 'name_offset', start, 'is an empty name'); // NAME-3
     const bytes = this.#name.subarray(0, length);
-    if (bytes.some((c) => c < 0x20 || c === 0x7f)) throw bad('a control byte'); // NAME-5
+    const name = bytes.toString(); // U+FEFF is a character of a name, and stays
+    const printable = !/[\x00-\x1f\x7f]/.test(name);
+    this.#check(isUtf8(bytes), 'BAD_NAME', 'name_offset', start, 'is no UTF-8'); // NAME-4
+    this.#check(printable, 'BAD_NAME', 'name_offset', start, 'has a control byte'); // NAME-5
     this.#own(start, length + 1);
     this.#heap -= 4 * length;
-    try {
-      return this.#utf8.decode(bytes);
-    } catch (error) {
-      if (error instanceof TypeError) throw bad('not UTF-8'); // NAME-4
-      throw error;
-    }
+    return name;
   }
 
-  /** @param {number} i @param {number} start @param {number} rank @returns {readonly number[]} */
-  #shapeAt(i, start, rank) {
-    if (rank > MOST_DIMS) throw wrong('BAD_SHAPE', `rank ${rank}`, at(i, 'shape_count')); // SHAPE-1
-    if (
-      start < this.auxStart ||
-      start > this.dataOffset ||
-      rank > Math.floor((this.dataOffset - start) / 8)
-    ) {
-      throw wrong('BAD_SHAPE', 'not in the aux area', at(i, 'shape_offset')); // SHAPE-2
-    }
+  /** @param {number} start @param {number} rank @returns {readonly number[]} */
+  #shapeAt(start, rank) {
+    const inside = start >= this.auxStart && start <= this.dataOffset;
+    const most = Math.floor((this.dataOffset - start) / 8);
+    this.#check(rank <= MOST_DIMS, 'BAD_SHAPE', 'shape_count', rank, 'is more than 64'); // SHAPE-1
+    this.#check(inside, 'BAD_SHAPE', 'shape_offset', start, 'is not in the aux area'); // SHAPE-2
+    this.#check(rank <= most, 'BAD_SHAPE', 'shape_count', rank, 'dimensions do not fit'); // SHAPE-2
     // Records may share an array: then they share ours too, else a small file made for it would
     // take 512 bytes of memory for each of its records.
     const key = secret(start, rank);
@@ -519,7 +473,7 @@ class Parser {
     this.source.copy(new Uint8Array(this.#dims.buffer), start, 8 * rank); // SHAPE-3: bytes, copied
     /** @type {number[]} */
     const shape = [];
-    for (let k = 0; k < rank; k++) shape.push(this.#number(this.#dims, 8 * k, i, `shape[${k}]`));
+    for (let k = 0; k < rank; k++) shape.push(this.#number(this.#dims, 8 * k, 'shape'));
     Object.freeze(shape);
     this.#own(start, 8 * rank);
     this.#heap -= 64 + 16 * rank;
@@ -527,17 +481,20 @@ class Parser {
     return shape;
   }
 
-  /** DATA-4, by comparing neighbours in the order of offsets (OPEN-5). @param {Tensor[]} tensors */
-  #overlaps(tensors) {
-    const sorted = tensors.filter(({ nbytes }) => nbytes > 0).sort((a, b) => a.offset - b.offset);
-    for (const [i, two] of sorted.entries()) {
-      const one = sorted[i - 1];
-      if (!one || two.offset - one.offset >= one.nbytes) continue;
-      if (two.offset !== one.offset || two.nbytes !== one.nbytes || two.dtype !== one.dtype) {
-        const names = `"${escape(one.name)}" and "${escape(two.name)}"`;
-        throw wrong('OVERLAP', `${names} share bytes`);
-      }
+  /**
+   * The bytes that a shape takes. Zeros are looked for among the dimensions, and each product is
+   * tested by division: a number past 2^53 would be rounded, not refused.
+   * @param {readonly number[]} shape @param {number} size
+   */
+  #byteSize(shape, size) {
+    let product = size;
+    for (const dim of shape) {
+      const factor = dim || 1; // SHAPE-4 holds also where another dimension is zero
+      const fits = product <= Math.floor(MAX / factor);
+      this.#check(fits, 'BAD_SHAPE', 'shape', dim, 'makes it too large'); // SHAPE-4
+      product *= factor;
     }
+    return shape.includes(0) ? 0 : product;
   }
 
   /** @param {number} start @param {number} size */
@@ -545,18 +502,39 @@ class Parser {
     if (this.deep && size > 0) this.owned.push([start, start + size]);
   }
 
-  /**
-   * NUM-2. A record's field is named by its record, so that no text is made for a good one.
-   * @param {DataView} view @param {number} position @param {number | string} record
-   * @param {string} [field]
-   */
-  #number(view, position, record, field = '') {
+  /** NUM-2. @param {DataView} view @param {number} position @param {string} field */
+  #number(view, position, field) {
     const value = view.getBigUint64(position, this.#little);
-    if (value > MAX_NUMBER) {
-      const where = typeof record === 'number' ? at(record, field) : record;
-      throw wrong('NUMBER_TOO_LARGE', `${value}`, where);
-    }
+    this.#check(value <= MAX_NUMBER, 'NUMBER_TOO_LARGE', field, value, 'is past 2^53 - 1');
     return Number(value);
+  }
+
+  /**
+   * The funnel of the rules: no text is made for what is good.
+   * @param {boolean} holds @param {ErrorCode} code @param {string} field
+   * @param {number | bigint | undefined} value @param {string} words
+   */
+  #check(holds, code, field, value, words) {
+    if (!holds) throw this.#wrong(code, field, `${value} ${words}`);
+  }
+
+  /** @param {ErrorCode} code @param {string} field @param {string} message */
+  #wrong(code, field, message) {
+    const where = this.#index < 0 ? 'header' : `meta[${this.#index}]`;
+    return new WeigError(code, message, `${where}.${field}`);
+  }
+}
+
+/** DATA-4, by comparing neighbours in the order of offsets (OPEN-5). @param {Tensor[]} tensors */
+function checkOverlaps(tensors) {
+  const sorted = tensors.filter(({ nbytes }) => nbytes > 0).sort((a, b) => a.offset - b.offset);
+  for (const [i, two] of sorted.entries()) {
+    const one = sorted[i - 1];
+    if (!one || two.offset - one.offset >= one.nbytes) continue;
+    if (two.offset !== one.offset || two.nbytes !== one.nbytes || two.dtype !== one.dtype) {
+      const names = `"${escape(one.name)}" and "${escape(two.name)}"`;
+      throw new WeigError('OVERLAP', `${names} share bytes`);
+    }
   }
 }
 
@@ -569,40 +547,25 @@ function secret(...parts) {
   return `:${parts.join(':')}`;
 }
 
-/** @param {number} i @param {string} field */
-function at(i, field) {
-  return `meta[${i}].${field}`;
-}
-
 /**
- * The bytes that a shape takes. Zeros are looked for among the dimensions, and each product is
- * tested by division: a number past 2^53 would be rounded, not refused.
- * @param {number} i @param {readonly number[]} shape @param {number} size
+ * Files of other kinds that people open by mistake, by their first bytes (BAD_MAGIC).
+ * @type {readonly (readonly [RegExp, string])[]}
  */
-function byteSize(i, shape, size) {
-  let product = size;
-  for (const dim of shape) {
-    if (dim === 0) continue;
-    if (product > Math.floor(MAX / dim)) {
-      throw wrong('BAD_SHAPE', `[${shape}] is too large`, at(i, 'shape')); // SHAPE-4
-    }
-    product *= dim;
-  }
-  return shape.includes(0) ? 0 : product;
-}
+const FOREIGN = [
+  [/^version https:\/\/git-lfs/, 'a git-LFS pointer: the file itself was not fetched'],
+  [/^\s*</, 'HTML or XML: perhaps an error page that was saved'],
+  [/^PK\x03\x04/, 'ZIP (PyTorch and npz files are)'],
+  [/^GGUF/, 'GGUF'],
+  [/^\x1f\x8b/, 'gzip'],
+  [/^\x93NUMPY/, 'npy'],
+  [/^.{8}\{"/s, 'safetensors'],
+];
 
-/** Names what a file without our magic is, where its first bytes tell. @param {Buffer} header */
-function foreign(header) {
+/** What a file of another kind is, for a message. @param {Buffer} header */
+function kindOf(header) {
   const start = header.toString('latin1');
-  if (/^version https:\/\/git-lfs/.test(start))
-    return 'a git-LFS pointer, the file was not fetched';
-  if (/^\s*<(!doctype|html)/i.test(start)) return 'this is HTML, perhaps an error page';
-  if (start.startsWith('PK\x03\x04')) return 'this is ZIP (PyTorch and npz files are)';
-  if (start.startsWith('GGUF')) return 'this is GGUF';
-  if (start.startsWith('\x1f\x8b')) return 'this is gzip';
-  if (start.startsWith('\x93NUMPY')) return 'this is npy';
-  if (start.startsWith('\0\0{', 6)) return 'this is safetensors';
-  return `the file starts with ${header.toString('hex', 0, 4)}`;
+  const known = FOREIGN.find(([mark]) => mark.test(start));
+  return known ? `; this is ${known[1]}` : '';
 }
 
 /**
@@ -612,29 +575,32 @@ function foreign(header) {
 function verify({ source, owned }, tensors) {
   const memory = Buffer.alloc(CHUNK);
   let done = 0;
-  for (const [start, end] of owned.sort((a, b) => a[0] - b[0])) {
-    // the last one is the sentinel
-    while (done < start) {
-      const chunk = memory.subarray(0, Math.min(CHUNK, start - done));
-      source.read(chunk, done);
-      if (!chunk.equals(ZEROS.subarray(0, chunk.length))) {
-        const bad = done + chunk.findIndex((byte) => byte !== 0);
-        throw wrong('NONZERO_PADDING', `byte ${bad} is not zero`); // PAD-1
-      }
-      done += chunk.length;
-    }
+  owned.sort((a, b) => a[0] - b[0]); // the last one is the sentinel
+  for (const [start, end] of owned) {
+    scan(source, memory, done, start, 0, 'NONZERO_PADDING'); // PAD-1
     done = Math.max(done, end);
   }
   const seen = new Set();
-  for (const tensor of tensors) {
-    if (tensor.dtype !== 'BOOL' || tensor.nbytes === 0 || seen.has(secret(tensor.offset))) continue;
-    seen.add(secret(tensor.offset));
-    for (const chunk of tensor.chunks()) {
-      for (let i = 0; i < chunk.length; i++) {
-        if (/** @type {number} */ (chunk[i]) > 1) {
-          throw wrong('BAD_BOOL', `"${escape(tensor.name)}" holds a ${chunk[i]}`); // BOOL-1
-        }
-      }
+  for (const { dtype, offset, nbytes } of tensors) {
+    if (dtype !== 'BOOL' || seen.has(secret(offset, nbytes))) continue;
+    seen.add(secret(offset, nbytes));
+    scan(source, memory, offset, offset + nbytes, 1, 'BAD_BOOL'); // BOOL-1
+  }
+}
+
+/**
+ * Refuses a byte above `most` in a range of the file.
+ * @param {Source} source @param {Buffer} memory @param {number} start @param {number} end
+ * @param {number} most @param {ErrorCode} code
+ */
+function scan(source, memory, start, end, most, code) {
+  for (let at = start; at < end; at += CHUNK) {
+    const chunk = memory.subarray(0, Math.min(CHUNK, end - at));
+    source.read(chunk, at);
+    if (chunk.equals(ZEROS.subarray(0, chunk.length))) continue; // fast where all is zero
+    for (let i = 0; i < chunk.length; i++) {
+      const byte = /** @type {number} */ (chunk[i]);
+      if (byte > most) throw new WeigError(code, `byte ${at + i} is ${byte}`);
     }
   }
 }
@@ -672,16 +638,17 @@ export class WeigFile {
 
   /** @param {string} name */
   get(name) {
-    if (this.#source.closed) throw wrong('CLOSED', 'the file was closed');
+    if (this.#source.closed) throw new WeigError('CLOSED', 'the file was closed');
     this.#byName ??= new Map(this.tensors.map((tensor) => [secret(tensor.name), tensor]));
     const tensor = this.#byName.get(secret(name));
-    if (!tensor) throw wrong('NO_SUCH_TENSOR', `no tensor "${escape(name)}"`);
+    if (!tensor) throw new WeigError('NO_SUCH_TENSOR', `no tensor "${escape(name)}"`);
     return tensor;
   }
 
   /** Refuses with MODIFIED where the file is no longer the one that was opened (OPEN-10). */
   checkUnmodified() {
-    if (this.#source.modified) throw wrong('MODIFIED', 'the file changed since it was opened');
+    if (this.#source.modified)
+      throw new WeigError('MODIFIED', 'the file changed since it was opened');
   }
 
   /** Closes the descriptor. In mode 'lazy' no more bytes can be read; what was read stays. */
