@@ -96,7 +96,7 @@ fn worked_example_in_both_orders_and_both_ways() {
             file.verify().unwrap();
             assert_eq!(file.byte_order(), order);
             let seen: Vec<_> =
-                file.tensors().map(|t| (t.name(), t.dtype().name(), t.shape().collect::<Vec<_>>())).collect();
+                file.tensors().map(|t| (t.name(), t.dtype().name, t.shape().collect::<Vec<_>>())).collect();
             assert_eq!(seen[0], ("b".into(), "BF16", vec![3]));
             assert_eq!(seen[1], ("w".into(), "F32", vec![2]));
             assert_eq!(seen.len(), 2);
