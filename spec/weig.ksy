@@ -540,16 +540,16 @@ types:
             type: s4
         seq:
           - id: columns
-            type: pair(_root.body.tensors[num_columns], _root.body.tensors[_index])
+            type: pair(num_columns, _index.as<s4>)
             repeat: expr
             repeat-expr: num_columns
       pair:
         -weig-path: meta[]
         params:
-          - id: a
-            type: tensor
-          - id: b
-            type: tensor
+          - id: idx_a
+            type: s4
+          - id: idx_b
+            type: s4
         seq:
           - id: check_names_differ
             -weig-rule: NAME-6
@@ -570,6 +570,11 @@ types:
                   a.dtype == b.dtype
                 )
             doc: Tensors share all of their bytes (aliases) or none.
+        instances:
+          a:
+            value: _root.body.tensors[idx_a]
+          b:
+            value: _root.body.tensors[idx_b]
 enums:
   element_type:
     0: f32

@@ -88,8 +88,7 @@ def tensor(body: Any, record: Raw, names: int, shapes: int, region: int, data: b
 
 def row(body: Any, i: int) -> Any:
     made = new(Body.PairRow, body, i)
-    tensors = body.tensors
-    made.columns = [new(Body.Pair, made, tensors[i], tensors[j]) for j in range(i)]
+    made.columns = [new(Body.Pair, made, i, j) for j in range(i)]
     return made
 
 

@@ -1433,17 +1433,21 @@ func (this *Weig_Container_FlagHalves) _read_be() (err error) {
 type Weig_Container_Pair struct {
 	CheckNamesDiffer []byte
 	CheckDataApart []byte
-	A *Weig_Container_Tensor
-	B *Weig_Container_Tensor
+	IdxA int32
+	IdxB int32
 	_io *kaitai.Stream
 	_root *Weig
 	_parent *Weig_Container_PairRow
+	_f_a bool
+	a *Weig_Container_Tensor
+	_f_b bool
+	b *Weig_Container_Tensor
 	_is_le int
 }
-func NewWeig_Container_Pair(a *Weig_Container_Tensor, b *Weig_Container_Tensor) *Weig_Container_Pair {
+func NewWeig_Container_Pair(idxA int32, idxB int32) *Weig_Container_Pair {
 	return &Weig_Container_Pair{
-		A: a,
-		B: b,
+		IdxA: idxA,
+		IdxB: idxB,
 	}
 }
 
@@ -1478,35 +1482,91 @@ func (this *Weig_Container_Pair) _read_le() (err error) {
 	this.CheckNamesDiffer = tmp103
 	{
 		_it := this.CheckNamesDiffer
-		tmp104, err := this.A.NameBytes()
+		tmp104, err := this.A()
 		if err != nil {
 			return err
 		}
-		tmp105, err := this.B.NameBytes()
+		tmp105, err := tmp104.NameBytes()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && ((bytes.Compare(tmp104, tmp105) != 0))) ) {
+		tmp106, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp107, err := tmp106.NameBytes()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && ((bytes.Compare(tmp105, tmp107) != 0))) ) {
 			return kaitai.NewValidationExprError(this.CheckNamesDiffer, this._io, "/types/container/types/pair/seq/0")
 		}
 	}
-	tmp106, err := this._io.ReadBytes(int(0))
+	tmp108, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp106 = tmp106
-	this.CheckDataApart = tmp106
+	tmp108 = tmp108
+	this.CheckDataApart = tmp108
 	{
 		_it := this.CheckDataApart
-		tmp107, err := this.A.EndData()
+		tmp109, err := this.A()
 		if err != nil {
 			return err
 		}
-		tmp108, err := this.B.EndData()
+		tmp110, err := tmp109.EndData()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && ( ((tmp107 <= this.B.OfsData) || (tmp108 <= this.A.OfsData) || (this.A.LenData == 0) || (this.B.LenData == 0) || ( ((this.A.OfsData == this.B.OfsData) && (this.A.LenData == this.B.LenData) && (this.A.Dtype == this.B.Dtype)) )) )) ) {
+		tmp111, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp112, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp113, err := tmp112.EndData()
+		if err != nil {
+			return err
+		}
+		tmp114, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp115, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp116, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp117, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp118, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp119, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp120, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp121, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp122, err := this.B()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && ( ((tmp110 <= tmp111.OfsData) || (tmp113 <= tmp114.OfsData) || (tmp115.LenData == 0) || (tmp116.LenData == 0) || ( ((tmp117.OfsData == tmp118.OfsData) && (tmp119.LenData == tmp120.LenData) && (tmp121.Dtype == tmp122.Dtype)) )) )) ) {
 			return kaitai.NewValidationExprError(this.CheckDataApart, this._io, "/types/container/types/pair/seq/1")
 		}
 	}
@@ -1514,47 +1574,127 @@ func (this *Weig_Container_Pair) _read_le() (err error) {
 }
 
 func (this *Weig_Container_Pair) _read_be() (err error) {
-	tmp109, err := this._io.ReadBytes(int(0))
+	tmp123, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp109 = tmp109
-	this.CheckNamesDiffer = tmp109
+	tmp123 = tmp123
+	this.CheckNamesDiffer = tmp123
 	{
 		_it := this.CheckNamesDiffer
-		tmp110, err := this.A.NameBytes()
+		tmp124, err := this.A()
 		if err != nil {
 			return err
 		}
-		tmp111, err := this.B.NameBytes()
+		tmp125, err := tmp124.NameBytes()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && ((bytes.Compare(tmp110, tmp111) != 0))) ) {
+		tmp126, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp127, err := tmp126.NameBytes()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && ((bytes.Compare(tmp125, tmp127) != 0))) ) {
 			return kaitai.NewValidationExprError(this.CheckNamesDiffer, this._io, "/types/container/types/pair/seq/0")
 		}
 	}
-	tmp112, err := this._io.ReadBytes(int(0))
+	tmp128, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp112 = tmp112
-	this.CheckDataApart = tmp112
+	tmp128 = tmp128
+	this.CheckDataApart = tmp128
 	{
 		_it := this.CheckDataApart
-		tmp113, err := this.A.EndData()
+		tmp129, err := this.A()
 		if err != nil {
 			return err
 		}
-		tmp114, err := this.B.EndData()
+		tmp130, err := tmp129.EndData()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && ( ((tmp113 <= this.B.OfsData) || (tmp114 <= this.A.OfsData) || (this.A.LenData == 0) || (this.B.LenData == 0) || ( ((this.A.OfsData == this.B.OfsData) && (this.A.LenData == this.B.LenData) && (this.A.Dtype == this.B.Dtype)) )) )) ) {
+		tmp131, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp132, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp133, err := tmp132.EndData()
+		if err != nil {
+			return err
+		}
+		tmp134, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp135, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp136, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp137, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp138, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp139, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp140, err := this.B()
+		if err != nil {
+			return err
+		}
+		tmp141, err := this.A()
+		if err != nil {
+			return err
+		}
+		tmp142, err := this.B()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && ( ((tmp130 <= tmp131.OfsData) || (tmp133 <= tmp134.OfsData) || (tmp135.LenData == 0) || (tmp136.LenData == 0) || ( ((tmp137.OfsData == tmp138.OfsData) && (tmp139.LenData == tmp140.LenData) && (tmp141.Dtype == tmp142.Dtype)) )) )) ) {
 			return kaitai.NewValidationExprError(this.CheckDataApart, this._io, "/types/container/types/pair/seq/1")
 		}
 	}
 	return err
+}
+func (this *Weig_Container_Pair) A() (v *Weig_Container_Tensor, err error) {
+	if (this._f_a) {
+		return this.a, nil
+	}
+	this._f_a = true
+	tmp143, err := this._root.Body.Tensors()
+	if err != nil {
+		return nil, err
+	}
+	this.a = tmp143[this.IdxA]
+	return this.a, nil
+}
+func (this *Weig_Container_Pair) B() (v *Weig_Container_Tensor, err error) {
+	if (this._f_b) {
+		return this.b, nil
+	}
+	this._f_b = true
+	tmp144, err := this._root.Body.Tensors()
+	if err != nil {
+		return nil, err
+	}
+	this.b = tmp144[this.IdxB]
+	return this.b, nil
 }
 
 /**
@@ -1603,20 +1743,12 @@ func (this *Weig_Container_PairRow) Read(io *kaitai.Stream, parent *Weig_Contain
 func (this *Weig_Container_PairRow) _read_le() (err error) {
 	for i := 0; i < int(this.NumColumns); i++ {
 		_ = i
-		tmp115, err := this._root.Body.Tensors()
+		tmp145 := NewWeig_Container_Pair(this.NumColumns, int32(i))
+		err = tmp145.Read(this._io, this, this._root)
 		if err != nil {
 			return err
 		}
-		tmp116, err := this._root.Body.Tensors()
-		if err != nil {
-			return err
-		}
-		tmp117 := NewWeig_Container_Pair(tmp115[this.NumColumns], tmp116[i])
-		err = tmp117.Read(this._io, this, this._root)
-		if err != nil {
-			return err
-		}
-		this.Columns = append(this.Columns, tmp117)
+		this.Columns = append(this.Columns, tmp145)
 	}
 	return err
 }
@@ -1624,20 +1756,12 @@ func (this *Weig_Container_PairRow) _read_le() (err error) {
 func (this *Weig_Container_PairRow) _read_be() (err error) {
 	for i := 0; i < int(this.NumColumns); i++ {
 		_ = i
-		tmp118, err := this._root.Body.Tensors()
+		tmp146 := NewWeig_Container_Pair(this.NumColumns, int32(i))
+		err = tmp146.Read(this._io, this, this._root)
 		if err != nil {
 			return err
 		}
-		tmp119, err := this._root.Body.Tensors()
-		if err != nil {
-			return err
-		}
-		tmp120 := NewWeig_Container_Pair(tmp118[this.NumColumns], tmp119[i])
-		err = tmp120.Read(this._io, this, this._root)
-		if err != nil {
-			return err
-		}
-		this.Columns = append(this.Columns, tmp120)
+		this.Columns = append(this.Columns, tmp146)
 	}
 	return err
 }
@@ -1719,275 +1843,99 @@ func (this *Weig_Container_Tensor) Read(io *kaitai.Stream, parent *Weig_Containe
 }
 
 func (this *Weig_Container_Tensor) _read_le() (err error) {
-	tmp121, err := this._io.ReadS8le()
+	tmp147, err := this._io.ReadS8le()
 	if err != nil {
 		return err
 	}
-	this.OfsName = int64(tmp121)
+	this.OfsName = int64(tmp147)
 	if !(this.OfsName >= 0) {
 		return kaitai.NewValidationLessThanError(0, this.OfsName, this._io, "/types/container/types/tensor/seq/0")
 	}
 	if !(this.OfsName <= int64(9007199254740991)) {
 		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsName, this._io, "/types/container/types/tensor/seq/0")
 	}
-	tmp122, err := this._io.ReadU4le()
+	tmp148, err := this._io.ReadU4le()
 	if err != nil {
 		return err
 	}
-	this.Dtype = Weig_ElementType(tmp122)
+	this.Dtype = Weig_ElementType(tmp148)
 	if !this.Dtype.isDefined() {
 		return kaitai.NewValidationNotInEnumError(this.Dtype, this._io, "/types/container/types/tensor/seq/1")
 	}
-	tmp123, err := this._io.ReadU4le()
+	tmp149, err := this._io.ReadU4le()
 	if err != nil {
 		return err
 	}
-	this.Padding = uint32(tmp123)
+	this.Padding = uint32(tmp149)
 	if !(this.Padding == 0) {
 		return kaitai.NewValidationNotEqualError(0, this.Padding, this._io, "/types/container/types/tensor/seq/2")
 	}
-	tmp124, err := this._io.ReadS8le()
+	tmp150, err := this._io.ReadS8le()
 	if err != nil {
 		return err
 	}
-	this.OfsShape = int64(tmp124)
+	this.OfsShape = int64(tmp150)
 	if !(this.OfsShape >= 0) {
 		return kaitai.NewValidationLessThanError(0, this.OfsShape, this._io, "/types/container/types/tensor/seq/3")
 	}
 	if !(this.OfsShape <= int64(9007199254740991)) {
 		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsShape, this._io, "/types/container/types/tensor/seq/3")
 	}
-	tmp125, err := this._io.ReadS8le()
+	tmp151, err := this._io.ReadS8le()
 	if err != nil {
 		return err
 	}
-	this.NumDims = int64(tmp125)
+	this.NumDims = int64(tmp151)
 	if !(this.NumDims >= 0) {
 		return kaitai.NewValidationLessThanError(0, this.NumDims, this._io, "/types/container/types/tensor/seq/4")
 	}
 	if !(this.NumDims <= int64(9007199254740991)) {
 		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.NumDims, this._io, "/types/container/types/tensor/seq/4")
 	}
-	tmp126, err := this._io.ReadS8le()
+	tmp152, err := this._io.ReadS8le()
 	if err != nil {
 		return err
 	}
-	this.OfsData = int64(tmp126)
+	this.OfsData = int64(tmp152)
 	if !(this.OfsData >= 0) {
 		return kaitai.NewValidationLessThanError(0, this.OfsData, this._io, "/types/container/types/tensor/seq/5")
 	}
 	if !(this.OfsData <= int64(9007199254740991)) {
 		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsData, this._io, "/types/container/types/tensor/seq/5")
 	}
-	tmp127, err := this._io.ReadS8le()
+	tmp153, err := this._io.ReadS8le()
 	if err != nil {
 		return err
 	}
-	this.LenData = int64(tmp127)
+	this.LenData = int64(tmp153)
 	if !(this.LenData >= 0) {
 		return kaitai.NewValidationLessThanError(0, this.LenData, this._io, "/types/container/types/tensor/seq/6")
 	}
 	if !(this.LenData <= int64(9007199254740991)) {
 		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.LenData, this._io, "/types/container/types/tensor/seq/6")
 	}
-	tmp128, err := this._io.ReadBytes(int(0))
+	tmp154, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp128 = tmp128
-	this.CheckNameInAux = tmp128
+	tmp154 = tmp154
+	this.CheckNameInAux = tmp154
 	{
 		_it := this.CheckNameInAux
-		tmp129, err := this.Header()
+		tmp155, err := this.Header()
 		if err != nil {
 			return err
 		}
-		tmp130, err := tmp129.OfsAux()
+		tmp156, err := tmp155.OfsAux()
 		if err != nil {
 			return err
 		}
-		tmp131, err := this.Header()
+		tmp157, err := this.Header()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && (this.OfsName >= tmp130) && (this.OfsName < tmp131.OfsData)) ) {
+		if !( ((len(_it) == 0) && (this.OfsName >= tmp156) && (this.OfsName < tmp157.OfsData)) ) {
 			return kaitai.NewValidationExprError(this.CheckNameInAux, this._io, "/types/container/types/tensor/seq/7")
-		}
-	}
-	tmp132, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp132 = tmp132
-	this.CheckNameTerminated = tmp132
-	{
-		_it := this.CheckNameTerminated
-		tmp133, err := this.NameBytes()
-		if err != nil {
-			return err
-		}
-		tmp134, err := this.LenNameBytes()
-		if err != nil {
-			return err
-		}
-		tmp135, err := this.LenNameBytes()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && ( ((int64(len(tmp133)) < tmp134) || (tmp135 == 1024)) )) ) {
-			return kaitai.NewValidationExprError(this.CheckNameTerminated, this._io, "/types/container/types/tensor/seq/8")
-		}
-	}
-	tmp136, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp136 = tmp136
-	this.CheckNameLength = tmp136
-	{
-		_it := this.CheckNameLength
-		tmp137, err := this.NameBytes()
-		if err != nil {
-			return err
-		}
-		tmp138, err := this.NameBytes()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (len(tmp137) >= 1) && (len(tmp138) <= 1023)) ) {
-			return kaitai.NewValidationExprError(this.CheckNameLength, this._io, "/types/container/types/tensor/seq/9")
-		}
-	}
-	tmp139, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp139 = tmp139
-	this.CheckNameDecodes = tmp139
-	{
-		_it := this.CheckNameDecodes
-		tmp140, err := this.Name()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (utf8.RuneCountInString(tmp140) >= 1)) ) {
-			return kaitai.NewValidationExprError(this.CheckNameDecodes, this._io, "/types/container/types/tensor/seq/10")
-		}
-	}
-	tmp141, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp141 = tmp141
-	this.CheckRank = tmp141
-	{
-		_it := this.CheckRank
-		if !( ((len(_it) == 0) && (this.NumDims <= 64)) ) {
-			return kaitai.NewValidationExprError(this.CheckRank, this._io, "/types/container/types/tensor/seq/11")
-		}
-	}
-	tmp142, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp142 = tmp142
-	this.CheckShapeInAux = tmp142
-	{
-		_it := this.CheckShapeInAux
-		tmp143, err := this.Header()
-		if err != nil {
-			return err
-		}
-		tmp144, err := tmp143.OfsAux()
-		if err != nil {
-			return err
-		}
-		tmp145, err := this.Header()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (this.OfsShape >= tmp144) && (this.OfsShape <= tmp145.OfsData)) ) {
-			return kaitai.NewValidationExprError(this.CheckShapeInAux, this._io, "/types/container/types/tensor/seq/12")
-		}
-	}
-	tmp146, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp146 = tmp146
-	this.CheckShapeFits = tmp146
-	{
-		_it := this.CheckShapeFits
-		tmp147, err := this.Header()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (this.NumDims <= (tmp147.OfsData - this.OfsShape) / 8)) ) {
-			return kaitai.NewValidationExprError(this.CheckShapeFits, this._io, "/types/container/types/tensor/seq/13")
-		}
-	}
-	tmp148, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp148 = tmp148
-	this.CheckProductBytes = tmp148
-	{
-		_it := this.CheckProductBytes
-		tmp149, err := this.Shape()
-		if err != nil {
-			return err
-		}
-		tmp150, err := tmp149.Product()
-		if err != nil {
-			return err
-		}
-		tmp151, err := this.LenElement()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (tmp150 <= int64(9007199254740991) / tmp151)) ) {
-			return kaitai.NewValidationExprError(this.CheckProductBytes, this._io, "/types/container/types/tensor/seq/14")
-		}
-	}
-	tmp152, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp152 = tmp152
-	this.CheckDataSize = tmp152
-	{
-		_it := this.CheckDataSize
-		tmp153, err := this.Shape()
-		if err != nil {
-			return err
-		}
-		tmp154, err := tmp153.NumElements()
-		if err != nil {
-			return err
-		}
-		tmp155, err := this.LenElement()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (tmp154 * tmp155 == this.LenData)) ) {
-			return kaitai.NewValidationExprError(this.CheckDataSize, this._io, "/types/container/types/tensor/seq/15")
-		}
-	}
-	tmp156, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp156 = tmp156
-	this.CheckDataAligned = tmp156
-	{
-		_it := this.CheckDataAligned
-		tmp157 := this.OfsData % 64
-		if tmp157 < 0 {
-			tmp157 += 64
-		}
-		if !( ((len(_it) == 0) && (tmp157 == 0)) ) {
-			return kaitai.NewValidationExprError(this.CheckDataAligned, this._io, "/types/container/types/tensor/seq/16")
 		}
 	}
 	tmp158, err := this._io.ReadBytes(int(0))
@@ -1995,198 +1943,175 @@ func (this *Weig_Container_Tensor) _read_le() (err error) {
 		return err
 	}
 	tmp158 = tmp158
-	this.CheckDataInRegion = tmp158
-	{
-		_it := this.CheckDataInRegion
-		tmp159, err := this.Header()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (this.OfsData >= tmp159.OfsData)) ) {
-			return kaitai.NewValidationExprError(this.CheckDataInRegion, this._io, "/types/container/types/tensor/seq/17")
-		}
-	}
-	tmp160, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp160 = tmp160
-	this.CheckDataStartsBeforeEnd = tmp160
-	{
-		_it := this.CheckDataStartsBeforeEnd
-		tmp161, err := this.Header()
-		if err != nil {
-			return err
-		}
-		tmp162, err := tmp161.OfsEnd()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (this.OfsData <= tmp162)) ) {
-			return kaitai.NewValidationExprError(this.CheckDataStartsBeforeEnd, this._io, "/types/container/types/tensor/seq/18")
-		}
-	}
-	tmp163, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp163 = tmp163
-	this.CheckDataFits = tmp163
-	{
-		_it := this.CheckDataFits
-		tmp164, err := this.Header()
-		if err != nil {
-			return err
-		}
-		tmp165, err := tmp164.OfsEnd()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (this.LenData <= tmp165 - this.OfsData)) ) {
-			return kaitai.NewValidationExprError(this.CheckDataFits, this._io, "/types/container/types/tensor/seq/19")
-		}
-	}
-	return err
-}
-
-func (this *Weig_Container_Tensor) _read_be() (err error) {
-	tmp166, err := this._io.ReadS8be()
-	if err != nil {
-		return err
-	}
-	this.OfsName = int64(tmp166)
-	if !(this.OfsName >= 0) {
-		return kaitai.NewValidationLessThanError(0, this.OfsName, this._io, "/types/container/types/tensor/seq/0")
-	}
-	if !(this.OfsName <= int64(9007199254740991)) {
-		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsName, this._io, "/types/container/types/tensor/seq/0")
-	}
-	tmp167, err := this._io.ReadU4be()
-	if err != nil {
-		return err
-	}
-	this.Dtype = Weig_ElementType(tmp167)
-	if !this.Dtype.isDefined() {
-		return kaitai.NewValidationNotInEnumError(this.Dtype, this._io, "/types/container/types/tensor/seq/1")
-	}
-	tmp168, err := this._io.ReadU4be()
-	if err != nil {
-		return err
-	}
-	this.Padding = uint32(tmp168)
-	if !(this.Padding == 0) {
-		return kaitai.NewValidationNotEqualError(0, this.Padding, this._io, "/types/container/types/tensor/seq/2")
-	}
-	tmp169, err := this._io.ReadS8be()
-	if err != nil {
-		return err
-	}
-	this.OfsShape = int64(tmp169)
-	if !(this.OfsShape >= 0) {
-		return kaitai.NewValidationLessThanError(0, this.OfsShape, this._io, "/types/container/types/tensor/seq/3")
-	}
-	if !(this.OfsShape <= int64(9007199254740991)) {
-		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsShape, this._io, "/types/container/types/tensor/seq/3")
-	}
-	tmp170, err := this._io.ReadS8be()
-	if err != nil {
-		return err
-	}
-	this.NumDims = int64(tmp170)
-	if !(this.NumDims >= 0) {
-		return kaitai.NewValidationLessThanError(0, this.NumDims, this._io, "/types/container/types/tensor/seq/4")
-	}
-	if !(this.NumDims <= int64(9007199254740991)) {
-		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.NumDims, this._io, "/types/container/types/tensor/seq/4")
-	}
-	tmp171, err := this._io.ReadS8be()
-	if err != nil {
-		return err
-	}
-	this.OfsData = int64(tmp171)
-	if !(this.OfsData >= 0) {
-		return kaitai.NewValidationLessThanError(0, this.OfsData, this._io, "/types/container/types/tensor/seq/5")
-	}
-	if !(this.OfsData <= int64(9007199254740991)) {
-		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsData, this._io, "/types/container/types/tensor/seq/5")
-	}
-	tmp172, err := this._io.ReadS8be()
-	if err != nil {
-		return err
-	}
-	this.LenData = int64(tmp172)
-	if !(this.LenData >= 0) {
-		return kaitai.NewValidationLessThanError(0, this.LenData, this._io, "/types/container/types/tensor/seq/6")
-	}
-	if !(this.LenData <= int64(9007199254740991)) {
-		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.LenData, this._io, "/types/container/types/tensor/seq/6")
-	}
-	tmp173, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp173 = tmp173
-	this.CheckNameInAux = tmp173
-	{
-		_it := this.CheckNameInAux
-		tmp174, err := this.Header()
-		if err != nil {
-			return err
-		}
-		tmp175, err := tmp174.OfsAux()
-		if err != nil {
-			return err
-		}
-		tmp176, err := this.Header()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (this.OfsName >= tmp175) && (this.OfsName < tmp176.OfsData)) ) {
-			return kaitai.NewValidationExprError(this.CheckNameInAux, this._io, "/types/container/types/tensor/seq/7")
-		}
-	}
-	tmp177, err := this._io.ReadBytes(int(0))
-	if err != nil {
-		return err
-	}
-	tmp177 = tmp177
-	this.CheckNameTerminated = tmp177
+	this.CheckNameTerminated = tmp158
 	{
 		_it := this.CheckNameTerminated
-		tmp178, err := this.NameBytes()
+		tmp159, err := this.NameBytes()
 		if err != nil {
 			return err
 		}
-		tmp179, err := this.LenNameBytes()
+		tmp160, err := this.LenNameBytes()
 		if err != nil {
 			return err
 		}
-		tmp180, err := this.LenNameBytes()
+		tmp161, err := this.LenNameBytes()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && ( ((int64(len(tmp178)) < tmp179) || (tmp180 == 1024)) )) ) {
+		if !( ((len(_it) == 0) && ( ((int64(len(tmp159)) < tmp160) || (tmp161 == 1024)) )) ) {
 			return kaitai.NewValidationExprError(this.CheckNameTerminated, this._io, "/types/container/types/tensor/seq/8")
 		}
 	}
-	tmp181, err := this._io.ReadBytes(int(0))
+	tmp162, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp181 = tmp181
-	this.CheckNameLength = tmp181
+	tmp162 = tmp162
+	this.CheckNameLength = tmp162
 	{
 		_it := this.CheckNameLength
-		tmp182, err := this.NameBytes()
+		tmp163, err := this.NameBytes()
 		if err != nil {
 			return err
 		}
-		tmp183, err := this.NameBytes()
+		tmp164, err := this.NameBytes()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && (len(tmp182) >= 1) && (len(tmp183) <= 1023)) ) {
+		if !( ((len(_it) == 0) && (len(tmp163) >= 1) && (len(tmp164) <= 1023)) ) {
 			return kaitai.NewValidationExprError(this.CheckNameLength, this._io, "/types/container/types/tensor/seq/9")
+		}
+	}
+	tmp165, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp165 = tmp165
+	this.CheckNameDecodes = tmp165
+	{
+		_it := this.CheckNameDecodes
+		tmp166, err := this.Name()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (utf8.RuneCountInString(tmp166) >= 1)) ) {
+			return kaitai.NewValidationExprError(this.CheckNameDecodes, this._io, "/types/container/types/tensor/seq/10")
+		}
+	}
+	tmp167, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp167 = tmp167
+	this.CheckRank = tmp167
+	{
+		_it := this.CheckRank
+		if !( ((len(_it) == 0) && (this.NumDims <= 64)) ) {
+			return kaitai.NewValidationExprError(this.CheckRank, this._io, "/types/container/types/tensor/seq/11")
+		}
+	}
+	tmp168, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp168 = tmp168
+	this.CheckShapeInAux = tmp168
+	{
+		_it := this.CheckShapeInAux
+		tmp169, err := this.Header()
+		if err != nil {
+			return err
+		}
+		tmp170, err := tmp169.OfsAux()
+		if err != nil {
+			return err
+		}
+		tmp171, err := this.Header()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (this.OfsShape >= tmp170) && (this.OfsShape <= tmp171.OfsData)) ) {
+			return kaitai.NewValidationExprError(this.CheckShapeInAux, this._io, "/types/container/types/tensor/seq/12")
+		}
+	}
+	tmp172, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp172 = tmp172
+	this.CheckShapeFits = tmp172
+	{
+		_it := this.CheckShapeFits
+		tmp173, err := this.Header()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (this.NumDims <= (tmp173.OfsData - this.OfsShape) / 8)) ) {
+			return kaitai.NewValidationExprError(this.CheckShapeFits, this._io, "/types/container/types/tensor/seq/13")
+		}
+	}
+	tmp174, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp174 = tmp174
+	this.CheckProductBytes = tmp174
+	{
+		_it := this.CheckProductBytes
+		tmp175, err := this.Shape()
+		if err != nil {
+			return err
+		}
+		tmp176, err := tmp175.Product()
+		if err != nil {
+			return err
+		}
+		tmp177, err := this.LenElement()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (tmp176 <= int64(9007199254740991) / tmp177)) ) {
+			return kaitai.NewValidationExprError(this.CheckProductBytes, this._io, "/types/container/types/tensor/seq/14")
+		}
+	}
+	tmp178, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp178 = tmp178
+	this.CheckDataSize = tmp178
+	{
+		_it := this.CheckDataSize
+		tmp179, err := this.Shape()
+		if err != nil {
+			return err
+		}
+		tmp180, err := tmp179.NumElements()
+		if err != nil {
+			return err
+		}
+		tmp181, err := this.LenElement()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (tmp180 * tmp181 == this.LenData)) ) {
+			return kaitai.NewValidationExprError(this.CheckDataSize, this._io, "/types/container/types/tensor/seq/15")
+		}
+	}
+	tmp182, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp182 = tmp182
+	this.CheckDataAligned = tmp182
+	{
+		_it := this.CheckDataAligned
+		tmp183 := this.OfsData % 64
+		if tmp183 < 0 {
+			tmp183 += 64
+		}
+		if !( ((len(_it) == 0) && (tmp183 == 0)) ) {
+			return kaitai.NewValidationExprError(this.CheckDataAligned, this._io, "/types/container/types/tensor/seq/16")
 		}
 	}
 	tmp184, err := this._io.ReadBytes(int(0))
@@ -2194,15 +2119,15 @@ func (this *Weig_Container_Tensor) _read_be() (err error) {
 		return err
 	}
 	tmp184 = tmp184
-	this.CheckNameDecodes = tmp184
+	this.CheckDataInRegion = tmp184
 	{
-		_it := this.CheckNameDecodes
-		tmp185, err := this.Name()
+		_it := this.CheckDataInRegion
+		tmp185, err := this.Header()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && (utf8.RuneCountInString(tmp185) >= 1)) ) {
-			return kaitai.NewValidationExprError(this.CheckNameDecodes, this._io, "/types/container/types/tensor/seq/10")
+		if !( ((len(_it) == 0) && (this.OfsData >= tmp185.OfsData)) ) {
+			return kaitai.NewValidationExprError(this.CheckDataInRegion, this._io, "/types/container/types/tensor/seq/17")
 		}
 	}
 	tmp186, err := this._io.ReadBytes(int(0))
@@ -2210,115 +2135,138 @@ func (this *Weig_Container_Tensor) _read_be() (err error) {
 		return err
 	}
 	tmp186 = tmp186
-	this.CheckRank = tmp186
+	this.CheckDataStartsBeforeEnd = tmp186
 	{
-		_it := this.CheckRank
-		if !( ((len(_it) == 0) && (this.NumDims <= 64)) ) {
-			return kaitai.NewValidationExprError(this.CheckRank, this._io, "/types/container/types/tensor/seq/11")
+		_it := this.CheckDataStartsBeforeEnd
+		tmp187, err := this.Header()
+		if err != nil {
+			return err
+		}
+		tmp188, err := tmp187.OfsEnd()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (this.OfsData <= tmp188)) ) {
+			return kaitai.NewValidationExprError(this.CheckDataStartsBeforeEnd, this._io, "/types/container/types/tensor/seq/18")
 		}
 	}
-	tmp187, err := this._io.ReadBytes(int(0))
+	tmp189, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp187 = tmp187
-	this.CheckShapeInAux = tmp187
+	tmp189 = tmp189
+	this.CheckDataFits = tmp189
 	{
-		_it := this.CheckShapeInAux
-		tmp188, err := this.Header()
-		if err != nil {
-			return err
-		}
-		tmp189, err := tmp188.OfsAux()
-		if err != nil {
-			return err
-		}
+		_it := this.CheckDataFits
 		tmp190, err := this.Header()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && (this.OfsShape >= tmp189) && (this.OfsShape <= tmp190.OfsData)) ) {
-			return kaitai.NewValidationExprError(this.CheckShapeInAux, this._io, "/types/container/types/tensor/seq/12")
+		tmp191, err := tmp190.OfsEnd()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (this.LenData <= tmp191 - this.OfsData)) ) {
+			return kaitai.NewValidationExprError(this.CheckDataFits, this._io, "/types/container/types/tensor/seq/19")
 		}
 	}
-	tmp191, err := this._io.ReadBytes(int(0))
+	return err
+}
+
+func (this *Weig_Container_Tensor) _read_be() (err error) {
+	tmp192, err := this._io.ReadS8be()
 	if err != nil {
 		return err
 	}
-	tmp191 = tmp191
-	this.CheckShapeFits = tmp191
-	{
-		_it := this.CheckShapeFits
-		tmp192, err := this.Header()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (this.NumDims <= (tmp192.OfsData - this.OfsShape) / 8)) ) {
-			return kaitai.NewValidationExprError(this.CheckShapeFits, this._io, "/types/container/types/tensor/seq/13")
-		}
+	this.OfsName = int64(tmp192)
+	if !(this.OfsName >= 0) {
+		return kaitai.NewValidationLessThanError(0, this.OfsName, this._io, "/types/container/types/tensor/seq/0")
 	}
-	tmp193, err := this._io.ReadBytes(int(0))
+	if !(this.OfsName <= int64(9007199254740991)) {
+		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsName, this._io, "/types/container/types/tensor/seq/0")
+	}
+	tmp193, err := this._io.ReadU4be()
 	if err != nil {
 		return err
 	}
-	tmp193 = tmp193
-	this.CheckProductBytes = tmp193
-	{
-		_it := this.CheckProductBytes
-		tmp194, err := this.Shape()
-		if err != nil {
-			return err
-		}
-		tmp195, err := tmp194.Product()
-		if err != nil {
-			return err
-		}
-		tmp196, err := this.LenElement()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (tmp195 <= int64(9007199254740991) / tmp196)) ) {
-			return kaitai.NewValidationExprError(this.CheckProductBytes, this._io, "/types/container/types/tensor/seq/14")
-		}
+	this.Dtype = Weig_ElementType(tmp193)
+	if !this.Dtype.isDefined() {
+		return kaitai.NewValidationNotInEnumError(this.Dtype, this._io, "/types/container/types/tensor/seq/1")
 	}
-	tmp197, err := this._io.ReadBytes(int(0))
+	tmp194, err := this._io.ReadU4be()
 	if err != nil {
 		return err
 	}
-	tmp197 = tmp197
-	this.CheckDataSize = tmp197
-	{
-		_it := this.CheckDataSize
-		tmp198, err := this.Shape()
-		if err != nil {
-			return err
-		}
-		tmp199, err := tmp198.NumElements()
-		if err != nil {
-			return err
-		}
-		tmp200, err := this.LenElement()
-		if err != nil {
-			return err
-		}
-		if !( ((len(_it) == 0) && (tmp199 * tmp200 == this.LenData)) ) {
-			return kaitai.NewValidationExprError(this.CheckDataSize, this._io, "/types/container/types/tensor/seq/15")
-		}
+	this.Padding = uint32(tmp194)
+	if !(this.Padding == 0) {
+		return kaitai.NewValidationNotEqualError(0, this.Padding, this._io, "/types/container/types/tensor/seq/2")
 	}
-	tmp201, err := this._io.ReadBytes(int(0))
+	tmp195, err := this._io.ReadS8be()
 	if err != nil {
 		return err
 	}
-	tmp201 = tmp201
-	this.CheckDataAligned = tmp201
+	this.OfsShape = int64(tmp195)
+	if !(this.OfsShape >= 0) {
+		return kaitai.NewValidationLessThanError(0, this.OfsShape, this._io, "/types/container/types/tensor/seq/3")
+	}
+	if !(this.OfsShape <= int64(9007199254740991)) {
+		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsShape, this._io, "/types/container/types/tensor/seq/3")
+	}
+	tmp196, err := this._io.ReadS8be()
+	if err != nil {
+		return err
+	}
+	this.NumDims = int64(tmp196)
+	if !(this.NumDims >= 0) {
+		return kaitai.NewValidationLessThanError(0, this.NumDims, this._io, "/types/container/types/tensor/seq/4")
+	}
+	if !(this.NumDims <= int64(9007199254740991)) {
+		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.NumDims, this._io, "/types/container/types/tensor/seq/4")
+	}
+	tmp197, err := this._io.ReadS8be()
+	if err != nil {
+		return err
+	}
+	this.OfsData = int64(tmp197)
+	if !(this.OfsData >= 0) {
+		return kaitai.NewValidationLessThanError(0, this.OfsData, this._io, "/types/container/types/tensor/seq/5")
+	}
+	if !(this.OfsData <= int64(9007199254740991)) {
+		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.OfsData, this._io, "/types/container/types/tensor/seq/5")
+	}
+	tmp198, err := this._io.ReadS8be()
+	if err != nil {
+		return err
+	}
+	this.LenData = int64(tmp198)
+	if !(this.LenData >= 0) {
+		return kaitai.NewValidationLessThanError(0, this.LenData, this._io, "/types/container/types/tensor/seq/6")
+	}
+	if !(this.LenData <= int64(9007199254740991)) {
+		return kaitai.NewValidationGreaterThanError(int64(9007199254740991), this.LenData, this._io, "/types/container/types/tensor/seq/6")
+	}
+	tmp199, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp199 = tmp199
+	this.CheckNameInAux = tmp199
 	{
-		_it := this.CheckDataAligned
-		tmp202 := this.OfsData % 64
-		if tmp202 < 0 {
-			tmp202 += 64
+		_it := this.CheckNameInAux
+		tmp200, err := this.Header()
+		if err != nil {
+			return err
 		}
-		if !( ((len(_it) == 0) && (tmp202 == 0)) ) {
-			return kaitai.NewValidationExprError(this.CheckDataAligned, this._io, "/types/container/types/tensor/seq/16")
+		tmp201, err := tmp200.OfsAux()
+		if err != nil {
+			return err
+		}
+		tmp202, err := this.Header()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (this.OfsName >= tmp201) && (this.OfsName < tmp202.OfsData)) ) {
+			return kaitai.NewValidationExprError(this.CheckNameInAux, this._io, "/types/container/types/tensor/seq/7")
 		}
 	}
 	tmp203, err := this._io.ReadBytes(int(0))
@@ -2326,54 +2274,230 @@ func (this *Weig_Container_Tensor) _read_be() (err error) {
 		return err
 	}
 	tmp203 = tmp203
-	this.CheckDataInRegion = tmp203
+	this.CheckNameTerminated = tmp203
 	{
-		_it := this.CheckDataInRegion
-		tmp204, err := this.Header()
+		_it := this.CheckNameTerminated
+		tmp204, err := this.NameBytes()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && (this.OfsData >= tmp204.OfsData)) ) {
+		tmp205, err := this.LenNameBytes()
+		if err != nil {
+			return err
+		}
+		tmp206, err := this.LenNameBytes()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && ( ((int64(len(tmp204)) < tmp205) || (tmp206 == 1024)) )) ) {
+			return kaitai.NewValidationExprError(this.CheckNameTerminated, this._io, "/types/container/types/tensor/seq/8")
+		}
+	}
+	tmp207, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp207 = tmp207
+	this.CheckNameLength = tmp207
+	{
+		_it := this.CheckNameLength
+		tmp208, err := this.NameBytes()
+		if err != nil {
+			return err
+		}
+		tmp209, err := this.NameBytes()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (len(tmp208) >= 1) && (len(tmp209) <= 1023)) ) {
+			return kaitai.NewValidationExprError(this.CheckNameLength, this._io, "/types/container/types/tensor/seq/9")
+		}
+	}
+	tmp210, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp210 = tmp210
+	this.CheckNameDecodes = tmp210
+	{
+		_it := this.CheckNameDecodes
+		tmp211, err := this.Name()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (utf8.RuneCountInString(tmp211) >= 1)) ) {
+			return kaitai.NewValidationExprError(this.CheckNameDecodes, this._io, "/types/container/types/tensor/seq/10")
+		}
+	}
+	tmp212, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp212 = tmp212
+	this.CheckRank = tmp212
+	{
+		_it := this.CheckRank
+		if !( ((len(_it) == 0) && (this.NumDims <= 64)) ) {
+			return kaitai.NewValidationExprError(this.CheckRank, this._io, "/types/container/types/tensor/seq/11")
+		}
+	}
+	tmp213, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp213 = tmp213
+	this.CheckShapeInAux = tmp213
+	{
+		_it := this.CheckShapeInAux
+		tmp214, err := this.Header()
+		if err != nil {
+			return err
+		}
+		tmp215, err := tmp214.OfsAux()
+		if err != nil {
+			return err
+		}
+		tmp216, err := this.Header()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (this.OfsShape >= tmp215) && (this.OfsShape <= tmp216.OfsData)) ) {
+			return kaitai.NewValidationExprError(this.CheckShapeInAux, this._io, "/types/container/types/tensor/seq/12")
+		}
+	}
+	tmp217, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp217 = tmp217
+	this.CheckShapeFits = tmp217
+	{
+		_it := this.CheckShapeFits
+		tmp218, err := this.Header()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (this.NumDims <= (tmp218.OfsData - this.OfsShape) / 8)) ) {
+			return kaitai.NewValidationExprError(this.CheckShapeFits, this._io, "/types/container/types/tensor/seq/13")
+		}
+	}
+	tmp219, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp219 = tmp219
+	this.CheckProductBytes = tmp219
+	{
+		_it := this.CheckProductBytes
+		tmp220, err := this.Shape()
+		if err != nil {
+			return err
+		}
+		tmp221, err := tmp220.Product()
+		if err != nil {
+			return err
+		}
+		tmp222, err := this.LenElement()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (tmp221 <= int64(9007199254740991) / tmp222)) ) {
+			return kaitai.NewValidationExprError(this.CheckProductBytes, this._io, "/types/container/types/tensor/seq/14")
+		}
+	}
+	tmp223, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp223 = tmp223
+	this.CheckDataSize = tmp223
+	{
+		_it := this.CheckDataSize
+		tmp224, err := this.Shape()
+		if err != nil {
+			return err
+		}
+		tmp225, err := tmp224.NumElements()
+		if err != nil {
+			return err
+		}
+		tmp226, err := this.LenElement()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (tmp225 * tmp226 == this.LenData)) ) {
+			return kaitai.NewValidationExprError(this.CheckDataSize, this._io, "/types/container/types/tensor/seq/15")
+		}
+	}
+	tmp227, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp227 = tmp227
+	this.CheckDataAligned = tmp227
+	{
+		_it := this.CheckDataAligned
+		tmp228 := this.OfsData % 64
+		if tmp228 < 0 {
+			tmp228 += 64
+		}
+		if !( ((len(_it) == 0) && (tmp228 == 0)) ) {
+			return kaitai.NewValidationExprError(this.CheckDataAligned, this._io, "/types/container/types/tensor/seq/16")
+		}
+	}
+	tmp229, err := this._io.ReadBytes(int(0))
+	if err != nil {
+		return err
+	}
+	tmp229 = tmp229
+	this.CheckDataInRegion = tmp229
+	{
+		_it := this.CheckDataInRegion
+		tmp230, err := this.Header()
+		if err != nil {
+			return err
+		}
+		if !( ((len(_it) == 0) && (this.OfsData >= tmp230.OfsData)) ) {
 			return kaitai.NewValidationExprError(this.CheckDataInRegion, this._io, "/types/container/types/tensor/seq/17")
 		}
 	}
-	tmp205, err := this._io.ReadBytes(int(0))
+	tmp231, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp205 = tmp205
-	this.CheckDataStartsBeforeEnd = tmp205
+	tmp231 = tmp231
+	this.CheckDataStartsBeforeEnd = tmp231
 	{
 		_it := this.CheckDataStartsBeforeEnd
-		tmp206, err := this.Header()
+		tmp232, err := this.Header()
 		if err != nil {
 			return err
 		}
-		tmp207, err := tmp206.OfsEnd()
+		tmp233, err := tmp232.OfsEnd()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && (this.OfsData <= tmp207)) ) {
+		if !( ((len(_it) == 0) && (this.OfsData <= tmp233)) ) {
 			return kaitai.NewValidationExprError(this.CheckDataStartsBeforeEnd, this._io, "/types/container/types/tensor/seq/18")
 		}
 	}
-	tmp208, err := this._io.ReadBytes(int(0))
+	tmp234, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp208 = tmp208
-	this.CheckDataFits = tmp208
+	tmp234 = tmp234
+	this.CheckDataFits = tmp234
 	{
 		_it := this.CheckDataFits
-		tmp209, err := this.Header()
+		tmp235, err := this.Header()
 		if err != nil {
 			return err
 		}
-		tmp210, err := tmp209.OfsEnd()
+		tmp236, err := tmp235.OfsEnd()
 		if err != nil {
 			return err
 		}
-		if !( ((len(_it) == 0) && (this.LenData <= tmp210 - this.OfsData)) ) {
+		if !( ((len(_it) == 0) && (this.LenData <= tmp236 - this.OfsData)) ) {
 			return kaitai.NewValidationExprError(this.CheckDataFits, this._io, "/types/container/types/tensor/seq/19")
 		}
 	}
@@ -2394,37 +2518,37 @@ func (this *Weig_Container_Tensor) Bools() (v []uint8, err error) {
 	}
 	switch this._is_le {
 	case 0:
-		var tmp211 int64;
+		var tmp237 int64;
 		if (this.Dtype == Weig_ElementType__Bool) {
-			tmp211 = this.LenData
+			tmp237 = this.LenData
 		} else {
-			tmp211 = int64(0)
+			tmp237 = int64(0)
 		}
-		for i := 0; i < int(int64(tmp211)); i++ {
+		for i := 0; i < int(int64(tmp237)); i++ {
 			_ = i
-			tmp212, err := this._io.ReadU1()
+			tmp238, err := this._io.ReadU1()
 			if err != nil {
 				return nil, err
 			}
-			this.bools = append(this.bools, tmp212)
+			this.bools = append(this.bools, tmp238)
 			if !(this.bools[i] <= 1) {
 				return nil, kaitai.NewValidationGreaterThanError(1, this.bools[i], this._io, "/types/container/types/tensor/instances/bools")
 			}
 		}
 	case 1:
-		var tmp213 int64;
+		var tmp239 int64;
 		if (this.Dtype == Weig_ElementType__Bool) {
-			tmp213 = this.LenData
+			tmp239 = this.LenData
 		} else {
-			tmp213 = int64(0)
+			tmp239 = int64(0)
 		}
-		for i := 0; i < int(int64(tmp213)); i++ {
+		for i := 0; i < int(int64(tmp239)); i++ {
 			_ = i
-			tmp214, err := this._io.ReadU1()
+			tmp240, err := this._io.ReadU1()
 			if err != nil {
 				return nil, err
 			}
-			this.bools = append(this.bools, tmp214)
+			this.bools = append(this.bools, tmp240)
 			if !(this.bools[i] <= 1) {
 				return nil, kaitai.NewValidationGreaterThanError(1, this.bools[i], this._io, "/types/container/types/tensor/instances/bools")
 			}
@@ -2457,19 +2581,19 @@ func (this *Weig_Container_Tensor) Data() (v []byte, err error) {
 	}
 	switch this._is_le {
 	case 0:
-		tmp215, err := this._io.ReadBytes(int(this.LenData))
+		tmp241, err := this._io.ReadBytes(int(this.LenData))
 		if err != nil {
 			return nil, err
 		}
-		tmp215 = tmp215
-		this.data = tmp215
+		tmp241 = tmp241
+		this.data = tmp241
 	case 1:
-		tmp216, err := this._io.ReadBytes(int(this.LenData))
+		tmp242, err := this._io.ReadBytes(int(this.LenData))
 		if err != nil {
 			return nil, err
 		}
-		tmp216 = tmp216
-		this.data = tmp216
+		tmp242 = tmp242
+		this.data = tmp242
 	default:
 		err = kaitai.UndecidedEndiannessError{}
 	}
@@ -2504,25 +2628,25 @@ func (this *Weig_Container_Tensor) LenElement() (v int64, err error) {
 		return this.lenElement, nil
 	}
 	this._f_lenElement = true
-	var tmp217 int8;
+	var tmp243 int8;
 	if ( ((this.Dtype == Weig_ElementType__F64) || (this.Dtype == Weig_ElementType__I64) || (this.Dtype == Weig_ElementType__U64) || (this.Dtype == Weig_ElementType__C64)) ) {
-		tmp217 = 8
+		tmp243 = 8
 	} else {
-		var tmp218 int8;
+		var tmp244 int8;
 		if ( ((this.Dtype == Weig_ElementType__F32) || (this.Dtype == Weig_ElementType__I32) || (this.Dtype == Weig_ElementType__U32)) ) {
-			tmp218 = 4
+			tmp244 = 4
 		} else {
-			var tmp219 int8;
+			var tmp245 int8;
 			if ( ((this.Dtype == Weig_ElementType__F16) || (this.Dtype == Weig_ElementType__Bf16) || (this.Dtype == Weig_ElementType__I16) || (this.Dtype == Weig_ElementType__U16)) ) {
-				tmp219 = 2
+				tmp245 = 2
 			} else {
-				tmp219 = 1
+				tmp245 = 1
 			}
-			tmp218 = tmp219
+			tmp244 = tmp245
 		}
-		tmp217 = tmp218
+		tmp243 = tmp244
 	}
-	this.lenElement = int64(int64(tmp217))
+	this.lenElement = int64(int64(tmp243))
 	return this.lenElement, nil
 }
 
@@ -2534,21 +2658,21 @@ func (this *Weig_Container_Tensor) LenNameBytes() (v int64, err error) {
 		return this.lenNameBytes, nil
 	}
 	this._f_lenNameBytes = true
-	var tmp220 int64;
-	tmp221, err := this.Header()
+	var tmp246 int64;
+	tmp247, err := this.Header()
 	if err != nil {
 		return 0, err
 	}
-	if (tmp221.OfsData - this.OfsName < 1024) {
-		tmp222, err := this.Header()
+	if (tmp247.OfsData - this.OfsName < 1024) {
+		tmp248, err := this.Header()
 		if err != nil {
 			return 0, err
 		}
-		tmp220 = int64(tmp222.OfsData - this.OfsName)
+		tmp246 = int64(tmp248.OfsData - this.OfsName)
 	} else {
-		tmp220 = int64(1024)
+		tmp246 = int64(1024)
 	}
-	this.lenNameBytes = int64(int64(tmp220))
+	this.lenNameBytes = int64(int64(tmp246))
 	return this.lenNameBytes, nil
 }
 
@@ -2561,11 +2685,11 @@ func (this *Weig_Container_Tensor) Name() (v string, err error) {
 		return this.name, nil
 	}
 	this._f_name = true
-	tmp223, err := this.NameBytes()
+	tmp249, err := this.NameBytes()
 	if err != nil {
 		return "", err
 	}
-	this.name = string(string(tmp223))
+	this.name = string(string(tmp249))
 	return this.name, nil
 }
 func (this *Weig_Container_Tensor) NameBytes() (v []byte, err error) {
@@ -2583,27 +2707,27 @@ func (this *Weig_Container_Tensor) NameBytes() (v []byte, err error) {
 	}
 	switch this._is_le {
 	case 0:
-		tmp224, err := this.LenNameBytes()
+		tmp250, err := this.LenNameBytes()
 		if err != nil {
 			return nil, err
 		}
-		tmp225, err := this._io.ReadBytes(int(tmp224))
+		tmp251, err := this._io.ReadBytes(int(tmp250))
 		if err != nil {
 			return nil, err
 		}
-		tmp225 = kaitai.BytesTerminate(tmp225, 0, false)
-		this.nameBytes = tmp225
+		tmp251 = kaitai.BytesTerminate(tmp251, 0, false)
+		this.nameBytes = tmp251
 	case 1:
-		tmp226, err := this.LenNameBytes()
+		tmp252, err := this.LenNameBytes()
 		if err != nil {
 			return nil, err
 		}
-		tmp227, err := this._io.ReadBytes(int(tmp226))
+		tmp253, err := this._io.ReadBytes(int(tmp252))
 		if err != nil {
 			return nil, err
 		}
-		tmp227 = kaitai.BytesTerminate(tmp227, 0, false)
-		this.nameBytes = tmp227
+		tmp253 = kaitai.BytesTerminate(tmp253, 0, false)
+		this.nameBytes = tmp253
 	default:
 		err = kaitai.UndecidedEndiannessError{}
 	}
@@ -2629,12 +2753,12 @@ func (this *Weig_Container_Tensor) NameChars() (v []*Weig_Container_Utf8Char, er
 	switch this._is_le {
 	case 0:
 		for i := 1;; i++ {
-			tmp228 := NewWeig_Container_Utf8Char()
-			err = tmp228.Read(this._io, this, this._root)
+			tmp254 := NewWeig_Container_Utf8Char()
+			err = tmp254.Read(this._io, this, this._root)
 			if err != nil {
 				return nil, err
 			}
-			_it := tmp228
+			_it := tmp254
 			this.nameChars = append(this.nameChars, _it)
 			if _it.Lead == 0 {
 				break
@@ -2642,12 +2766,12 @@ func (this *Weig_Container_Tensor) NameChars() (v []*Weig_Container_Utf8Char, er
 		}
 	case 1:
 		for i := 1;; i++ {
-			tmp229 := NewWeig_Container_Utf8Char()
-			err = tmp229.Read(this._io, this, this._root)
+			tmp255 := NewWeig_Container_Utf8Char()
+			err = tmp255.Read(this._io, this, this._root)
 			if err != nil {
 				return nil, err
 			}
-			_it := tmp229
+			_it := tmp255
 			this.nameChars = append(this.nameChars, _it)
 			if _it.Lead == 0 {
 				break
@@ -2677,19 +2801,19 @@ func (this *Weig_Container_Tensor) Shape() (v *Weig_Container_Dimensions, err er
 	}
 	switch this._is_le {
 	case 0:
-		tmp230 := NewWeig_Container_Dimensions()
-		err = tmp230.Read(this._io, this, this._root)
+		tmp256 := NewWeig_Container_Dimensions()
+		err = tmp256.Read(this._io, this, this._root)
 		if err != nil {
 			return nil, err
 		}
-		this.shape = tmp230
+		this.shape = tmp256
 	case 1:
-		tmp231 := NewWeig_Container_Dimensions()
-		err = tmp231.Read(this._io, this, this._root)
+		tmp257 := NewWeig_Container_Dimensions()
+		err = tmp257.Read(this._io, this, this._root)
 		if err != nil {
 			return nil, err
 		}
-		this.shape = tmp231
+		this.shape = tmp257
 	default:
 		err = kaitai.UndecidedEndiannessError{}
 	}
@@ -2746,92 +2870,92 @@ func (this *Weig_Container_Utf8Char) Read(io *kaitai.Stream, parent *Weig_Contai
 }
 
 func (this *Weig_Container_Utf8Char) _read_le() (err error) {
-	tmp232, err := this._io.ReadU1()
+	tmp258, err := this._io.ReadU1()
 	if err != nil {
 		return err
 	}
-	this.Lead = tmp232
+	this.Lead = tmp258
 	{
 		_it := this.Lead
 		if !( ((_it <= 127) || ( ((_it >= 194) && (_it <= 244)) )) ) {
 			return kaitai.NewValidationExprError(this.Lead, this._io, "/types/container/types/utf8_char/seq/0")
 		}
 	}
-	tmp233, err := this._io.ReadBytes(int(0))
+	tmp259, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp233 = tmp233
-	this.CheckNoControl = tmp233
+	tmp259 = tmp259
+	this.CheckNoControl = tmp259
 	{
 		_it := this.CheckNoControl
 		if !( ((len(_it) == 0) && ( ((this.Lead == 0) || (this.Lead >= 32)) ) && (this.Lead != 127)) ) {
 			return kaitai.NewValidationExprError(this.CheckNoControl, this._io, "/types/container/types/utf8_char/seq/1")
 		}
 	}
-	var tmp234 int8;
+	var tmp260 int8;
 	if (this.Lead >= 194) {
-		tmp234 = 1
+		tmp260 = 1
 	} else {
-		tmp234 = 0
+		tmp260 = 0
 	}
-	for i := 0; i < int(tmp234); i++ {
+	for i := 0; i < int(tmp260); i++ {
 		_ = i
-		tmp235, err := this._io.ReadU1()
+		tmp261, err := this._io.ReadU1()
 		if err != nil {
 			return err
 		}
-		this.Second = append(this.Second, tmp235)
+		this.Second = append(this.Second, tmp261)
 		{
 			_it := this.Second[i]
-			var tmp236 uint8;
+			var tmp262 uint8;
 			if (this.Lead == 224) {
-				tmp236 = 160
+				tmp262 = 160
 			} else {
-				var tmp237 uint8;
+				var tmp263 uint8;
 				if (this.Lead == 240) {
-					tmp237 = 144
+					tmp263 = 144
 				} else {
-					tmp237 = 128
+					tmp263 = 128
 				}
-				tmp236 = tmp237
+				tmp262 = tmp263
 			}
-			var tmp238 uint8;
+			var tmp264 uint8;
 			if (this.Lead == 237) {
-				tmp238 = 159
+				tmp264 = 159
 			} else {
-				var tmp239 uint8;
+				var tmp265 uint8;
 				if (this.Lead == 244) {
-					tmp239 = 143
+					tmp265 = 143
 				} else {
-					tmp239 = 191
+					tmp265 = 191
 				}
-				tmp238 = tmp239
+				tmp264 = tmp265
 			}
-			if !( ((_it >= tmp236) && (_it <= tmp238)) ) {
+			if !( ((_it >= tmp262) && (_it <= tmp264)) ) {
 				return kaitai.NewValidationExprError(this.Second[i], this._io, "/types/container/types/utf8_char/seq/2")
 			}
 		}
 	}
-	var tmp240 int8;
+	var tmp266 int8;
 	if (this.Lead >= 240) {
-		tmp240 = 2
+		tmp266 = 2
 	} else {
-		var tmp241 int8;
+		var tmp267 int8;
 		if (this.Lead >= 224) {
-			tmp241 = 1
+			tmp267 = 1
 		} else {
-			tmp241 = 0
+			tmp267 = 0
 		}
-		tmp240 = tmp241
+		tmp266 = tmp267
 	}
-	for i := 0; i < int(tmp240); i++ {
+	for i := 0; i < int(tmp266); i++ {
 		_ = i
-		tmp242, err := this._io.ReadU1()
+		tmp268, err := this._io.ReadU1()
 		if err != nil {
 			return err
 		}
-		this.Others = append(this.Others, tmp242)
+		this.Others = append(this.Others, tmp268)
 		if !(this.Others[i] >= 128) {
 			return kaitai.NewValidationLessThanError(128, this.Others[i], this._io, "/types/container/types/utf8_char/seq/3")
 		}
@@ -2843,92 +2967,92 @@ func (this *Weig_Container_Utf8Char) _read_le() (err error) {
 }
 
 func (this *Weig_Container_Utf8Char) _read_be() (err error) {
-	tmp243, err := this._io.ReadU1()
+	tmp269, err := this._io.ReadU1()
 	if err != nil {
 		return err
 	}
-	this.Lead = tmp243
+	this.Lead = tmp269
 	{
 		_it := this.Lead
 		if !( ((_it <= 127) || ( ((_it >= 194) && (_it <= 244)) )) ) {
 			return kaitai.NewValidationExprError(this.Lead, this._io, "/types/container/types/utf8_char/seq/0")
 		}
 	}
-	tmp244, err := this._io.ReadBytes(int(0))
+	tmp270, err := this._io.ReadBytes(int(0))
 	if err != nil {
 		return err
 	}
-	tmp244 = tmp244
-	this.CheckNoControl = tmp244
+	tmp270 = tmp270
+	this.CheckNoControl = tmp270
 	{
 		_it := this.CheckNoControl
 		if !( ((len(_it) == 0) && ( ((this.Lead == 0) || (this.Lead >= 32)) ) && (this.Lead != 127)) ) {
 			return kaitai.NewValidationExprError(this.CheckNoControl, this._io, "/types/container/types/utf8_char/seq/1")
 		}
 	}
-	var tmp245 int8;
+	var tmp271 int8;
 	if (this.Lead >= 194) {
-		tmp245 = 1
+		tmp271 = 1
 	} else {
-		tmp245 = 0
+		tmp271 = 0
 	}
-	for i := 0; i < int(tmp245); i++ {
+	for i := 0; i < int(tmp271); i++ {
 		_ = i
-		tmp246, err := this._io.ReadU1()
+		tmp272, err := this._io.ReadU1()
 		if err != nil {
 			return err
 		}
-		this.Second = append(this.Second, tmp246)
+		this.Second = append(this.Second, tmp272)
 		{
 			_it := this.Second[i]
-			var tmp247 uint8;
+			var tmp273 uint8;
 			if (this.Lead == 224) {
-				tmp247 = 160
+				tmp273 = 160
 			} else {
-				var tmp248 uint8;
+				var tmp274 uint8;
 				if (this.Lead == 240) {
-					tmp248 = 144
+					tmp274 = 144
 				} else {
-					tmp248 = 128
+					tmp274 = 128
 				}
-				tmp247 = tmp248
+				tmp273 = tmp274
 			}
-			var tmp249 uint8;
+			var tmp275 uint8;
 			if (this.Lead == 237) {
-				tmp249 = 159
+				tmp275 = 159
 			} else {
-				var tmp250 uint8;
+				var tmp276 uint8;
 				if (this.Lead == 244) {
-					tmp250 = 143
+					tmp276 = 143
 				} else {
-					tmp250 = 191
+					tmp276 = 191
 				}
-				tmp249 = tmp250
+				tmp275 = tmp276
 			}
-			if !( ((_it >= tmp247) && (_it <= tmp249)) ) {
+			if !( ((_it >= tmp273) && (_it <= tmp275)) ) {
 				return kaitai.NewValidationExprError(this.Second[i], this._io, "/types/container/types/utf8_char/seq/2")
 			}
 		}
 	}
-	var tmp251 int8;
+	var tmp277 int8;
 	if (this.Lead >= 240) {
-		tmp251 = 2
+		tmp277 = 2
 	} else {
-		var tmp252 int8;
+		var tmp278 int8;
 		if (this.Lead >= 224) {
-			tmp252 = 1
+			tmp278 = 1
 		} else {
-			tmp252 = 0
+			tmp278 = 0
 		}
-		tmp251 = tmp252
+		tmp277 = tmp278
 	}
-	for i := 0; i < int(tmp251); i++ {
+	for i := 0; i < int(tmp277); i++ {
 		_ = i
-		tmp253, err := this._io.ReadU1()
+		tmp279, err := this._io.ReadU1()
 		if err != nil {
 			return err
 		}
-		this.Others = append(this.Others, tmp253)
+		this.Others = append(this.Others, tmp279)
 		if !(this.Others[i] >= 128) {
 			return kaitai.NewValidationLessThanError(128, this.Others[i], this._io, "/types/container/types/utf8_char/seq/3")
 		}

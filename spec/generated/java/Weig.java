@@ -828,13 +828,13 @@ public class Weig extends KaitaiStruct {
         public static class Pair extends KaitaiStruct {
             private Boolean _is_le;
 
-            public Pair(KaitaiStream _io, Weig.Container.PairRow _parent, Weig _root, boolean _is_le, Tensor a, Tensor b) {
+            public Pair(KaitaiStream _io, Weig.Container.PairRow _parent, Weig _root, boolean _is_le, int idxA, int idxB) {
                 super(_io);
                 this._parent = _parent;
                 this._root = _root;
                 this._is_le = _is_le;
-                this.a = a;
-                this.b = b;
+                this.idxA = idxA;
+                this.idxB = idxB;
                 _read();
             }
             private void _read() {
@@ -882,10 +882,24 @@ public class Weig extends KaitaiStruct {
 
             public void _fetchInstances() {
             }
+            private Tensor a;
+            public Tensor a() {
+                if (this.a != null)
+                    return this.a;
+                this.a = _root().body().tensors().get(((Number) (idxA())).intValue());
+                return this.a;
+            }
+            private Tensor b;
+            public Tensor b() {
+                if (this.b != null)
+                    return this.b;
+                this.b = _root().body().tensors().get(((Number) (idxB())).intValue());
+                return this.b;
+            }
             private byte[] checkNamesDiffer;
             private byte[] checkDataApart;
-            private Tensor a;
-            private Tensor b;
+            private int idxA;
+            private int idxB;
             private Weig _root;
             private Weig.Container.PairRow _parent;
             public byte[] checkNamesDiffer() { return checkNamesDiffer; }
@@ -894,8 +908,8 @@ public class Weig extends KaitaiStruct {
              * Tensors share all of their bytes (aliases) or none.
              */
             public byte[] checkDataApart() { return checkDataApart; }
-            public Tensor a() { return a; }
-            public Tensor b() { return b; }
+            public int idxA() { return idxA; }
+            public int idxB() { return idxB; }
             public Weig _root() { return _root; }
             public Weig.Container.PairRow _parent() { return _parent; }
         }
@@ -927,13 +941,13 @@ public class Weig extends KaitaiStruct {
             private void _readLE() {
                 this.columns = new ArrayList<Pair>();
                 for (int i = 0; i < numColumns(); i++) {
-                    this.columns.add(new Pair(this._io, this, _root, _is_le, _root().body().tensors().get(((Number) (numColumns())).intValue()), _root().body().tensors().get(((Number) (i)).intValue())));
+                    this.columns.add(new Pair(this._io, this, _root, _is_le, numColumns(), ((Number) (i)).intValue()));
                 }
             }
             private void _readBE() {
                 this.columns = new ArrayList<Pair>();
                 for (int i = 0; i < numColumns(); i++) {
-                    this.columns.add(new Pair(this._io, this, _root, _is_le, _root().body().tensors().get(((Number) (numColumns())).intValue()), _root().body().tensors().get(((Number) (i)).intValue())));
+                    this.columns.add(new Pair(this._io, this, _root, _is_le, numColumns(), ((Number) (i)).intValue()));
                 }
             }
 

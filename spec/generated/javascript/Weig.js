@@ -654,13 +654,13 @@ var Weig = (function() {
     })();
 
     var Pair = Container.Pair = (function() {
-      function Pair(_io, _parent, _root, _is_le, a, b) {
+      function Pair(_io, _parent, _root, _is_le, idxA, idxB) {
         this._io = _io;
         this._parent = _parent;
         this._root = _root;
         this._is_le = _is_le;
-        this.a = a;
-        this.b = b;
+        this.idxA = idxA;
+        this.idxB = idxB;
 
         this._read();
       }
@@ -698,6 +698,22 @@ var Weig = (function() {
           throw new KaitaiStream.ValidationExprError(this.checkDataApart, this._io, "/types/container/types/pair/seq/1");
         }
       }
+      Object.defineProperty(Pair.prototype, 'a', {
+        get: function() {
+          if (this._m_a !== undefined)
+            return this._m_a;
+          this._m_a = this._root.body.tensors[this.idxA];
+          return this._m_a;
+        }
+      });
+      Object.defineProperty(Pair.prototype, 'b', {
+        get: function() {
+          if (this._m_b !== undefined)
+            return this._m_b;
+          this._m_b = this._root.body.tensors[this.idxB];
+          return this._m_b;
+        }
+      });
 
       /**
        * Tensors share all of their bytes (aliases) or none.
@@ -733,13 +749,13 @@ var Weig = (function() {
       PairRow.prototype._readLE = function() {
         this.columns = [];
         for (var i = 0; i < this.numColumns; i++) {
-          this.columns.push(new Pair(this._io, this, this._root, this._is_le, this._root.body.tensors[this.numColumns], this._root.body.tensors[i]));
+          this.columns.push(new Pair(this._io, this, this._root, this._is_le, this.numColumns, i));
         }
       }
       PairRow.prototype._readBE = function() {
         this.columns = [];
         for (var i = 0; i < this.numColumns; i++) {
-          this.columns.push(new Pair(this._io, this, this._root, this._is_le, this._root.body.tensors[this.numColumns], this._root.body.tensors[i]));
+          this.columns.push(new Pair(this._io, this, this._root, this._is_le, this.numColumns, i));
         }
       }
 

@@ -723,13 +723,13 @@ class Weig(KaitaiStruct):
 
         class Pair(KaitaiStruct):
             SEQ_FIELDS = ["check_names_differ", "check_data_apart"]
-            def __init__(self, a, b, _io, _parent=None, _root=None, _is_le=None):
+            def __init__(self, idx_a, idx_b, _io, _parent=None, _root=None, _is_le=None):
                 super(Weig.Container.Pair, self).__init__(_io)
                 self._parent = _parent
                 self._root = _root
                 self._is_le = _is_le
-                self.a = a
-                self.b = b
+                self.idx_a = idx_a
+                self.idx_b = idx_b
                 self._debug = collections.defaultdict(dict)
 
             def _read(self):
@@ -772,6 +772,22 @@ class Weig(KaitaiStruct):
             def _fetch_instances(self):
                 pass
 
+            @property
+            def a(self):
+                if hasattr(self, '_m_a'):
+                    return self._m_a
+
+                self._m_a = self._root.body.tensors[self.idx_a]
+                return getattr(self, '_m_a', None)
+
+            @property
+            def b(self):
+                if hasattr(self, '_m_b'):
+                    return self._m_b
+
+                self._m_b = self._root.body.tensors[self.idx_b]
+                return getattr(self, '_m_b', None)
+
 
         class PairRow(KaitaiStruct):
             """One record against all records before it, of which there are `num_columns`."""
@@ -798,7 +814,7 @@ class Weig(KaitaiStruct):
                 self.columns = []
                 for i in range(self.num_columns):
                     self._debug['columns']['arr'].append({'start': self._io.pos()})
-                    _t_columns = Weig.Container.Pair(self._root.body.tensors[self.num_columns], self._root.body.tensors[i], self._io, self, self._root, self._is_le)
+                    _t_columns = Weig.Container.Pair(self.num_columns, i, self._io, self, self._root, self._is_le)
                     try:
                         _t_columns._read()
                     finally:
@@ -813,7 +829,7 @@ class Weig(KaitaiStruct):
                 self.columns = []
                 for i in range(self.num_columns):
                     self._debug['columns']['arr'].append({'start': self._io.pos()})
-                    _t_columns = Weig.Container.Pair(self._root.body.tensors[self.num_columns], self._root.body.tensors[i], self._io, self, self._root, self._is_le)
+                    _t_columns = Weig.Container.Pair(self.num_columns, i, self._io, self, self._root, self._is_le)
                     try:
                         _t_columns._read()
                     finally:

@@ -978,13 +978,13 @@ class Weig(ReadWriteKaitaiStruct):
 
 
         class Pair(ReadWriteKaitaiStruct):
-            def __init__(self, a, b, _io=None, _parent=None, _root=None, _is_le=None):
+            def __init__(self, idx_a, idx_b, _io=None, _parent=None, _root=None, _is_le=None):
                 super(Weig.Container.Pair, self).__init__(_io)
                 self._parent = _parent
                 self._root = _root
                 self._is_le = _is_le
-                self.a = a
-                self.b = b
+                self.idx_a = idx_a
+                self.idx_b = idx_b
 
             def _read(self):
                 if not hasattr(self, '_is_le'):
@@ -1055,6 +1055,26 @@ class Weig(ReadWriteKaitaiStruct):
                     raise kaitaistruct.ValidationExprError(self.check_data_apart, None, u"/types/container/types/pair/seq/1")
                 self._dirty = False
 
+            @property
+            def a(self):
+                if hasattr(self, '_m_a'):
+                    return self._m_a
+
+                self._m_a = self._root.body.tensors[self.idx_a]
+                return getattr(self, '_m_a', None)
+
+            def _invalidate_a(self):
+                del self._m_a
+            @property
+            def b(self):
+                if hasattr(self, '_m_b'):
+                    return self._m_b
+
+                self._m_b = self._root.body.tensors[self.idx_b]
+                return getattr(self, '_m_b', None)
+
+            def _invalidate_b(self):
+                del self._m_b
 
         class PairRow(ReadWriteKaitaiStruct):
             """One record against all records before it, of which there are `num_columns`."""
@@ -1077,7 +1097,7 @@ class Weig(ReadWriteKaitaiStruct):
             def _read_le(self):
                 self.columns = []
                 for i in range(self.num_columns):
-                    _t_columns = Weig.Container.Pair(self._root.body.tensors[self.num_columns], self._root.body.tensors[i], self._io, self, self._root, self._is_le)
+                    _t_columns = Weig.Container.Pair(self.num_columns, i, self._io, self, self._root, self._is_le)
                     try:
                         _t_columns._read()
                     finally:
@@ -1088,7 +1108,7 @@ class Weig(ReadWriteKaitaiStruct):
             def _read_be(self):
                 self.columns = []
                 for i in range(self.num_columns):
-                    _t_columns = Weig.Container.Pair(self._root.body.tensors[self.num_columns], self._root.body.tensors[i], self._io, self, self._root, self._is_le)
+                    _t_columns = Weig.Container.Pair(self.num_columns, i, self._io, self, self._root, self._is_le)
                     try:
                         _t_columns._read()
                     finally:
@@ -1138,10 +1158,10 @@ class Weig(ReadWriteKaitaiStruct):
                         raise kaitaistruct.ConsistencyError(u"columns", self._root, self.columns[i]._root)
                     if self.columns[i]._parent != self:
                         raise kaitaistruct.ConsistencyError(u"columns", self, self.columns[i]._parent)
-                    if self.columns[i].a != self._root.body.tensors[self.num_columns]:
-                        raise kaitaistruct.ConsistencyError(u"columns", self._root.body.tensors[self.num_columns], self.columns[i].a)
-                    if self.columns[i].b != self._root.body.tensors[i]:
-                        raise kaitaistruct.ConsistencyError(u"columns", self._root.body.tensors[i], self.columns[i].b)
+                    if self.columns[i].idx_a != self.num_columns:
+                        raise kaitaistruct.ConsistencyError(u"columns", self.num_columns, self.columns[i].idx_a)
+                    if self.columns[i].idx_b != i:
+                        raise kaitaistruct.ConsistencyError(u"columns", i, self.columns[i].idx_b)
 
                 self._dirty = False
 
