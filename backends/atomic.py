@@ -29,13 +29,13 @@ def replacing(path: str, size: int) -> Iterator[int]:
     The new file lies in the same folder, without a name where the file system can do that (a
     process that is killed then leaves nothing behind), until the block ends well; then it is
     synced, named, and the folder is synced. Where the block raises, the new file goes and ``path``
-    is untouched. A link is followed: the file that it names is replaced. An existing file's mode is
-    kept; a new one gets what the umask leaves. Raises WeigError (IO, NOT_REGULAR_FILE), also for an
-    OSError of the block.
+    is untouched. A link is followed: the file that it names is replaced. An existing file's owner,
+    group and mode are kept as far as we may; a new one gets what the umask leaves. Raises WeigError
+    (IO, NOT_REGULAR_FILE), also for an OSError of the block.
     """
     outcome = "nothing was written"
     try:
-        mode = existing_mode(path)
+        old = existing(path)
         target = os.path.realpath(path)
         folder, name = os.path.split(target)
         # A name of 255 bytes is legal; ours must not become longer.
@@ -44,8 +44,8 @@ def replacing(path: str, size: int) -> Iterator[int]:
         fd = -1
         try:
             fd, named = _new_file(folder, temporary)
-            if mode is not None:
-                os.fchmod(fd, mode)
+            if old is not None:
+                _take_over(fd, old)
             _reserve(fd, size)
             yield fd
             os.fsync(fd)
@@ -68,8 +68,8 @@ def replacing(path: str, size: int) -> Iterator[int]:
         raise WeigError("IO", f"{escape(path)}: {escape(reason)}; {outcome}") from None
 
 
-def existing_mode(path: str) -> int | None:
-    """The permissions of the file at ``path``, or None where there is none.
+def existing(path: str) -> os.stat_result | None:
+    """The state of the file at ``path``, or None where there is none.
 
     Raises WeigError NOT_REGULAR_FILE for what no file can take the place of, and OSError.
     """
@@ -79,7 +79,19 @@ def existing_mode(path: str) -> int | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         raise WeigError("NOT_REGULAR_FILE", f"{escape(path)} is there and not a regular file")
-    return stat.S_IMODE(status.st_mode)
+    return status
+
+
+def _take_over(fd: int, old: os.stat_result) -> None:
+    """Owner, group and permissions of the old file; what was for its group is for no other."""
+    mode = old.st_mode & 0o777
+    with contextlib.suppress(OSError):
+        os.fchown(fd, old.st_uid, -1)
+    try:
+        os.fchown(fd, -1, old.st_gid)
+    except OSError:
+        mode &= ~0o070
+    os.fchmod(fd, mode)
 
 
 def _new_file(folder: str, temporary: str) -> tuple[int, bool]:

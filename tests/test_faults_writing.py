@@ -319,6 +319,28 @@ def test_no_permission(anybodys: Path, kind: str) -> None:
         assert os.listdir(anybodys / name) == [f"t.{kind}"], name
 
 
+def test_owner_and_group_of_a_file_that_is_replaced(anybodys: Path) -> None:
+    """They stay where we may give them; else the rights of that group go to no other group."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files to others")
+    path = anybodys / "t.weig"
+    anybodys.chmod(0o777)
+    weig.save(path, TENSORS)
+    os.chown(path, 65534, 12345)
+    path.chmod(0o664)
+    weig.save(path, TENSORS)
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (65534, 12345, 0o664)
+
+    def work() -> None:
+        faults.become_nobody()
+        weig.save(path, TENSORS)
+
+    assert in_child(work) == 0
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (65534, 65534, 0o604)
+
+
 def test_targets_that_no_file_can_replace(source: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What --force cannot mean is said before anything is read."""
     words = [sys.executable, "-m", "weig.tools.cli", "convert", str(source)]

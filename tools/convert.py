@@ -72,12 +72,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _convert(args: argparse.Namespace) -> dict[str, Any]:
-    from weig.backends.atomic import existing_mode
+    from weig.backends.atomic import existing
     from weig.tools.exchange import ConversionError, Options
 
     began = time.monotonic()
     names = _formats(args)
-    existing_mode(args.target)  # what cannot be replaced is refused before anything is read
+    existing(args.target)  # what cannot be replaced is refused before anything is read
     reader, writer = (
         cast("Format", importlib.import_module(f"weig.tools.convert_{name}")) for name in names
     )
