@@ -5,7 +5,6 @@ import readline from 'node:readline';
 import { WeigError, WeigFile, escape } from './index.js';
 
 const MOST_HEX = 4096;
-const BATCH = 1 << 16;
 
 /** @typedef {import('./index.js').Tensor} Tensor */
 
@@ -42,28 +41,16 @@ function load(id, path, options) {
   }
   const file = new WeigFile(path, { mode: via, level });
   try {
-    // All that can fail comes before the first byte of the answer. Aliases are hashed once.
     /** @type {Map<string, ReturnType<typeof content>>} */
     const contents = new Map();
-    /** @param {Tensor} tensor */
-    const key = (tensor) => `${tensor.offset} ${tensor.nbytes} ${tensor.dtype}`;
-    if (data !== 'none') {
-      for (const tensor of file.tensors) {
-        if (!contents.has(key(tensor))) contents.set(key(tensor), content(tensor, data));
-      }
-    }
-    let text = `{"id":${JSON.stringify(id)},"status":"accepted","byte_order":"${file.byteOrder}",`;
-    text += `"count":${file.tensors.length},"tensors":[`;
-    for (const [i, tensor] of file.tensors.entries()) {
-      const { name, dtype, shape, nbytes } = tensor;
-      text += i > 0 ? ',' : '';
-      text += JSON.stringify({ name, dtype, shape, nbytes, ...contents.get(key(tensor)) });
-      if (text.length > BATCH) {
-        process.stdout.write(text);
-        text = '';
-      }
-    }
-    process.stdout.write(`${text}]}\n`);
+    const { byteOrder: byte_order, tensors: all } = file;
+    const tensors = all.map((tensor) => {
+      const { name, dtype, shape, nbytes, offset } = tensor;
+      const key = `${offset} ${nbytes} ${dtype}`; // aliases are hashed once
+      if (data !== 'none' && !contents.has(key)) contents.set(key, content(tensor, data));
+      return { name, dtype, shape, nbytes, ...contents.get(key) };
+    });
+    say({ id, status: 'accepted', byte_order, count: all.length, tensors });
   } finally {
     file.close();
   }

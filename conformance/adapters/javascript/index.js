@@ -113,22 +113,19 @@ class Source {
     this.size = Number(this.#identity.size);
   }
 
-  get closed() {
-    return this.#fd === undefined;
-  }
-
   close() {
     if (this.#fd !== undefined) fs.closeSync(this.#fd);
     this.#fd = undefined;
   }
 
-  get #open() {
+  /** The descriptor; or CLOSED. */
+  descriptor() {
     if (this.#fd === undefined) throw new WeigError('CLOSED', 'the file was closed');
     return this.#fd;
   }
 
   #now() {
-    return system(() => fs.fstatSync(this.#open, { bigint: true }));
+    return system(() => fs.fstatSync(this.descriptor(), { bigint: true }));
   }
 
   /** The path names another file now, or the file another size or time (OPEN-10). */
@@ -151,7 +148,7 @@ class Source {
   read(into, position) {
     for (let done = 0; done < into.length;) {
       const [from, at] = [done, position + done];
-      const got = system(() => fs.readSync(this.#open, into, from, into.length - from, at));
+      const got = system(() => fs.readSync(this.descriptor(), into, from, into.length - from, at));
       if (got === 0) throw new WeigError('TRUNCATED', `the file ends at byte ${at}`);
       done += got;
     }
@@ -638,7 +635,7 @@ export class WeigFile {
 
   /** @param {string} name */
   get(name) {
-    if (this.#source.closed) throw new WeigError('CLOSED', 'the file was closed');
+    this.#source.descriptor(); // or CLOSED
     this.#byName ??= new Map(this.tensors.map((tensor) => [secret(tensor.name), tensor]));
     const tensor = this.#byName.get(secret(name));
     if (!tensor) throw new WeigError('NO_SUCH_TENSOR', `no tensor "${escape(name)}"`);
@@ -647,8 +644,7 @@ export class WeigFile {
 
   /** Refuses with MODIFIED where the file is no longer the one that was opened (OPEN-10). */
   checkUnmodified() {
-    if (this.#source.modified)
-      throw new WeigError('MODIFIED', 'the file changed since it was opened');
+    if (this.#source.modified) throw new WeigError('MODIFIED', 'the file changed');
   }
 
   /** Closes the descriptor. In mode 'lazy' no more bytes can be read; what was read stays. */
