@@ -6,12 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"math/bits"
 	"os"
+	"slices"
 	"strings"
 
 	"weig-go/weig"
@@ -20,23 +18,7 @@ import (
 // Longer content is answered with its digest, also where hex was asked for.
 const maxHex = 4096
 
-type greeting struct {
-	Protocol int      `json:"protocol"`
-	Loader   string   `json:"loader"`
-	Version  string   `json:"version"`
-	Language string   `json:"language"`
-	Spec     []string `json:"spec"`
-	Profiles []string `json:"profiles"`
-	Dtypes   []string `json:"dtypes"`
-}
-
-type accepted struct {
-	ID        string   `json:"id"`
-	Status    string   `json:"status"`
-	ByteOrder string   `json:"byte_order"`
-	Count     int      `json:"count"`
-	Tensors   []tensor `json:"tensors"`
-}
+type object = map[string]any
 
 type tensor struct {
 	Name    string   `json:"name"`
@@ -49,157 +31,93 @@ type tensor struct {
 	Data    *string  `json:"data,omitempty"` // a pointer, because no bytes are content too
 }
 
-type refused struct {
-	ID      string    `json:"id"`
-	Status  string    `json:"status"`
-	Error   weig.Code `json:"error,omitempty"`
-	Message string    `json:"message"`
-	Field   string    `json:"field,omitempty"`
-}
-
-type options struct {
-	mode    weig.Mode
-	deep    bool
-	content string
-}
-
-// set reads one key=value. Unknown keys are skipped, as the protocol says; an unknown value of a
-// known key is told.
-func (o *options) set(field string) error {
-	switch field {
-	case "via=mmap":
-		o.mode = weig.Mmap
-	case "via=read":
-		o.mode = weig.Read
-	case "level=open":
-		o.deep = false
-	case "level=deep":
-		o.deep = true
-	case "data=sha256", "data=hex", "data=none":
-		o.content = strings.TrimPrefix(field, "data=")
-	default:
-		switch key, _, _ := strings.Cut(field, "="); key {
-		case "via", "level", "data":
-			return fmt.Errorf("unknown value: %+q", field)
-		}
-	}
-	return nil
-}
-
-// place is equal for aliases: many names for one tensor must not cost many passes over it.
-type place struct {
-	offset, size uint64
-	dtype        weig.Dtype
-}
-
-func describe(t *weig.Tensor, content string, digests map[place]string) (tensor, error) {
-	d := tensor{Name: t.Name(), Dtype: t.Dtype().String(), Shape: t.Shape(), Nbytes: t.Size(), Backing: "copy"}
-	if t.Mapped() {
-		d.Backing = "mmap"
-	}
-	at, err := t.Address()
+// check ends a request with a panic, which answer tells, or the program.
+func check(err error) {
 	if err != nil {
-		return d, err
+		panic(err)
 	}
-	d.Align = 1 << min(bits.TrailingZeros64(uint64(at)), 16)
-	switch {
-	case content == "none":
-	case content == "hex" && t.Size() <= maxHex:
+}
+
+var choices = []string{"via=mmap", "via=read", "level=open", "level=deep", "data=sha256", "data=hex", "data=none"}
+
+// describe keeps digests by place: many names for one tensor must not cost many passes over it.
+func describe(t *weig.Tensor, backing, content string, digests map[weig.Span]string) tensor {
+	align := uint64(1) << min(bits.TrailingZeros64(uint64(t.Address())), 16)
+	d := tensor{t.Name, t.Dtype.Name, t.Shape, t.Data.Size, backing, align, "", nil}
+	if content == "hex" && t.Data.Size <= maxHex {
 		var text strings.Builder
-		err = t.WriteLittleEndian(hex.NewEncoder(&text))
-		s := text.String()
-		d.Data = &s
-	default:
-		key := place{t.Offset(), t.Size(), t.Dtype()}
-		if digests[key] == "" {
+		check(t.WriteLittleEndian(hex.NewEncoder(&text)))
+		data := text.String()
+		d.Data = &data
+	} else if content != "none" {
+		if digests[t.Data] == "" {
 			sum := sha256.New()
-			err = t.WriteLittleEndian(sum)
-			digests[key] = hex.EncodeToString(sum.Sum(nil))
+			check(t.WriteLittleEndian(sum))
+			digests[t.Data] = hex.EncodeToString(sum.Sum(nil))
 		}
-		d.SHA256 = digests[key]
+		d.SHA256 = digests[t.Data]
 	}
-	return d, err
+	return d
 }
 
-func load(id, path string, o options) (any, error) {
-	f, err := weig.Open(path, o.mode)
-	if err != nil {
-		return nil, err
+func load(path string, options map[string]string) object {
+	mode, backing := weig.Mmap, "mmap"
+	if options["via"] == "read" {
+		mode, backing = weig.Read, "copy"
 	}
+	f, err := weig.Open(path, mode)
+	check(err)
 	defer f.Close()
-	if o.deep {
-		if err := f.Verify(); err != nil {
-			return nil, err
-		}
+	if options["level"] == "deep" {
+		check(f.Verify())
 	}
-	a := accepted{ID: id, Status: "accepted", ByteOrder: "little", Count: f.Len(), Tensors: []tensor{}}
-	if f.BigEndian() {
-		a.ByteOrder = "big"
+	order := strings.ToLower(strings.TrimSuffix(f.Order.String(), "Endian"))
+	tensors := make([]tensor, len(f.Tensors))
+	digests := make(map[weig.Span]string)
+	for i, t := range f.Tensors {
+		tensors[i] = describe(t, backing, options["data"], digests)
 	}
-	digests := make(map[place]string)
-	for i := range f.Len() {
-		t, err := f.Tensor(i)
-		if err != nil {
-			return nil, err
-		}
-		d, err := describe(t, o.content, digests)
-		if err != nil {
-			return nil, err
-		}
-		a.Tensors = append(a.Tensors, d)
-	}
-	return a, nil
+	return object{"status": "accepted", "byte_order": order, "count": len(f.Tensors), "tensors": tensors}
 }
 
-func answer(line string) (reply any) {
-	fields := strings.Split(line, "\t")
-	id := ""
-	if len(fields) > 1 {
-		id = fields[1]
+func answer(line string) (reply object) {
+	fields := append(strings.Split(line, "\t"), "") // an id, also where the request has none
+	if fields[0] == "hello" {
+		return object{
+			"protocol": 1, "loader": "weig-go", "version": "0.1.0", "language": "go", "spec": []string{"1"},
+			"profiles": []string{"core", "big-endian", "deep", "mmap", "data"},
+		}
 	}
-	// A panic would be a fault of this program; it is told, not hidden.
 	defer func() {
-		if cause := recover(); cause != nil {
-			reply = refused{ID: id, Status: "internal", Message: fmt.Sprintf("%+q", fmt.Sprint(cause))}
+		switch cause := recover().(type) {
+		case nil:
+		case *weig.Error:
+			reply = object{"status": "rejected", "error": cause.Code, "message": cause.Message, "field": cause.Field}
+		default: // a fault of this program; it is told, not hidden
+			reply = object{"status": "internal", "message": fmt.Sprintf("%+q", fmt.Sprint(cause))}
 		}
+		reply["id"] = fields[1]
 	}()
-	switch {
-	case fields[0] == "hello":
-		return greeting{1, "weig-go", "0.1.0", "go", []string{"1"},
-			[]string{"core", "big-endian", "deep", "mmap", "data"}, weig.Dtypes()}
-	case fields[0] != "load" || len(fields) < 3:
-		return refused{ID: id, Status: "unsupported", Error: "UNSUPPORTED", Message: "unknown request"}
+	if fields[0] != "load" || len(fields) < 4 {
+		return object{"status": "unsupported", "message": "unknown request"}
 	}
-	o := options{content: "sha256"}
+	options := map[string]string{"via": "mmap", "level": "open", "data": "sha256"}
 	for _, field := range fields[3:] {
-		if err := o.set(field); err != nil {
-			return refused{ID: id, Status: "unsupported", Error: "UNSUPPORTED", Message: err.Error()}
+		key, value, _ := strings.Cut(field, "=")
+		// Unknown keys are skipped, as the protocol says; an unknown value of a known key is told.
+		if _, known := options[key]; known && !slices.Contains(choices, field) {
+			return object{"status": "unsupported", "message": fmt.Sprintf("unknown value: %+q", field)}
 		}
+		options[key] = value
 	}
-	reply, err := load(id, fields[2], o)
-	if err == nil {
-		return reply
-	}
-	if refusal := (*weig.Error)(nil); errors.As(err, &refusal) {
-		return refused{id, "rejected", refusal.Code, refusal.Message, refusal.Field}
-	}
-	return refused{ID: id, Status: "internal", Message: err.Error()}
+	return load(fields[2], options)
 }
 
 func main() {
-	in := bufio.NewReader(os.Stdin)
+	in := bufio.NewScanner(os.Stdin)
 	out := json.NewEncoder(os.Stdout) // one write a line, so nothing waits in a buffer
-	for {
-		line, err := in.ReadString('\n')
-		if line = strings.TrimRight(line, "\r\n"); line != "" || err == nil {
-			if err := out.Encode(answer(line)); err != nil {
-				log.Fatal(err)
-			}
-		}
-		if err == io.EOF {
-			return
-		} else if err != nil {
-			log.Fatal(err)
-		}
+	for in.Scan() {
+		check(out.Encode(answer(in.Text())))
 	}
+	check(in.Err())
 }
