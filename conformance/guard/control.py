@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,9 +92,8 @@ def _show_that_it_works(mode: Mode, place: Place) -> None:
         program = (str(build.built(build.OVERREAD, place.folder / "tools")),)
     adapters = [Adapter(vice, (*program, vice), ()) for vice in (VICES[mode], "none")]
     manifest = Manifest(place.folder, "control", "1", {}, CASES)
-    found = watch(
-        mode, place, manifest, [(Started(one, HELLO), CASES) for one in adapters], Options()
-    )
+    started = [(Started(adapter, HELLO), CASES) for adapter in adapters]
+    found = watch(mode, place, manifest, started, Options())
     caught, spared = (found[adapter.label] for adapter in adapters)
     result = caught.found.get("bad")
     void = f"this run would be void: the guard {mode}"
@@ -113,6 +113,8 @@ def run(
     progress: Callable[[Result], None] = lambda result: None,
 ) -> Run:
     """Runs the cases without a guard, then under each what passed before; raises SuiteError."""
+
+    start = time.monotonic()
 
     def seen(item: Result) -> None:
         progress(replace(item, outcome=Outcome.PASS))  # what it tells is known only at the end
@@ -142,7 +144,12 @@ def run(
             started[label] = _told(one, mode, Watched(problem=reason))
     if guards.required:
         started = {label: _failed(one) for label, one in started.items()}
-    return replace(done, started=tuple(started.values()), results=tuple(results.values()))
+    return replace(
+        done,
+        started=tuple(started.values()),
+        results=tuple(results.values()),
+        seconds=time.monotonic() - start,
+    )
 
 
 def _passed(item: Result, options: Options) -> bool:

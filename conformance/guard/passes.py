@@ -199,13 +199,13 @@ def _poisoned(
     progress: _Progress,
 ) -> dict[str, Watched]:
     def both(some: Passed, options: Options, progress: _Progress) -> list[_Told]:
-        return [
-            _Told.of(
-                guard, run(manifest, _union(some), [one.adapter for one, _ in some], how, progress)
-            )
-            for guard in (place.guard(mode, fill) for fill in FILLS)
-            for how in (replace(options, guard=guard),)
-        ]
+        adapters = [one.adapter for one, _ in some]
+        told = []
+        for fill in FILLS:
+            guard = place.guard(mode, fill)
+            how = replace(options, guard=guard)
+            told.append(_Told.of(guard, run(manifest, _union(some), adapters, how, progress)))
+        return told
 
     told = both(passed, options, progress)
     watched = {}
