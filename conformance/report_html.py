@@ -153,9 +153,10 @@ def _adapter(adapter: AdapterInfo) -> dict[str, Any]:
         "language": printable(adapter.language),
         "profiles": [printable(profile) for profile in adapter.profiles],
         "problem": printable(adapter.problem),
+        "started": adapter.started,
         "guards": [printable(text) for text in guards],
         "stderr": _lines(adapter.stderr),
-        "doctor": f"weig conformance doctor -- {command}" if adapter.problem else "",
+        "doctor": "" if adapter.started else f"weig conformance doctor -- {command}",
     }
 
 

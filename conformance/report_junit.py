@@ -38,7 +38,12 @@ def write(results: Results, manifest: Manifest, path: Path) -> None:
             )
             _add(case, item, one)
         if adapter.problem:
-            case = ElementTree.SubElement(suite, "testcase", classname=adapter.label, name="start")
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                classname=adapter.label,
+                name="start" if not adapter.started else "guard",
+            )
             error = ElementTree.SubElement(case, "error", message=printable(adapter.problem))
             error.text = _lines(adapter.stderr)
     ElementTree.indent(root)

@@ -60,8 +60,8 @@ def _report(
 
 def not_started(adapter: AdapterInfo) -> Iterator[str]:
     """The lines about an adapter that did not start, and how to find out why."""
-    if adapter.unguarded:
-        yield f"NOT GUARDED  {adapter.label}: its run fails, for its guards were asked for by name"
+    if adapter.started:
+        yield f"NOT GUARDED  {adapter.label}: that fails the run, for the guard was named"
         return
     yield f"NOT STARTED  {adapter.label}: {printable(adapter.problem)}"
     yield f"  command    {shlex.join(adapter.command)}"

@@ -40,7 +40,8 @@ class ResultsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AdapterInfo:
-    """An adapter of a run. ``problem`` says why it did not start, or is empty.
+    """An adapter of a run. ``problem`` says why it did not start, or was not guarded as it had to
+    be; mostly it is empty.
 
     ``again`` selects the adapter on the suite's command line, ``order`` the same cases in the same
     order. ``guarded`` names the guards that it ran under, ``unguarded`` says of others why not.
@@ -58,6 +59,11 @@ class AdapterInfo:
     order: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
     unguarded: tuple[str, ...] = ()
+
+    @property
+    def started(self) -> bool:
+        """Whether it ran, be it without a guard that it had to have."""
+        return not self.problem or bool(self.unguarded)
 
 
 @dataclass(frozen=True, slots=True)

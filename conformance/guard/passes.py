@@ -166,7 +166,8 @@ def _touched(
 ) -> Watched:
     """The results that a guard changed."""
     found = {}
-    otherwise = bare = 0
+    otherwise = []
+    bare = 0
     for item in results:
         hit = seen.hits.get(number[item.case])
         bare += number[item.case] in seen.bare
@@ -178,13 +179,17 @@ def _touched(
                 item, outcome=Outcome.OVER_READ, detail=text, differences=(), guard=str(mode)
             )
         elif failed and mode is Mode.ABUT:
-            otherwise += 1  # a loader may refuse an odd address, or not bear it
+            otherwise.append(item)  # a loader may refuse an odd address, or not bear it
         elif failed:
             text = f"{item.detail} (guard {mode}; not without it)".strip()
             found[item.case] = replace(item, detail=text, guard=str(mode))
     notes = []
     if otherwise:
-        notes.append(f"{otherwise} cases not judged: it goes wrong at an address within a page")
+        first = otherwise[0]
+        notes.append(
+            f"{len(otherwise)} cases not judged: maps begin within a page there"
+            f" ({first.case}: {first.outcome}{f', {first.detail}' if first.detail else ''})"
+        )
     if bare:
         notes.append(f"{bare} cases with maps that could not be guarded")
     return Watched(found, note="; ".join(notes))
