@@ -42,7 +42,7 @@ def write(results: Results, manifest: Manifest, path: Path) -> None:
                 suite,
                 "testcase",
                 classname=adapter.label,
-                name="start" if not adapter.started else "guard",
+                name="guard" if adapter.started else "start",
             )
             error = ElementTree.SubElement(case, "error", message=printable(adapter.problem))
             error.text = _lines(adapter.stderr)

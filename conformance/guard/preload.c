@@ -309,8 +309,9 @@ static bool copy(struct region *one, size_t count, int prot, int descriptor) {
 
 /* How many bytes to copy: 0 where the file itself is to be mapped. */
 static size_t to_copy(size_t length, int prot, int flags, off_t offset, int64_t size) {
-    bool writes_file = (flags & MAP_SHARED) != 0 && (prot & PROT_WRITE) != 0;
-    if (strcmp(mode, "abut") != 0 || writes_file || offset >= size)
+    int type = flags & MAP_TYPE;
+    bool alike = type == MAP_PRIVATE || (type == MAP_SHARED && (prot & PROT_WRITE) == 0);
+    if (strcmp(mode, "abut") != 0 || !alike || offset >= size)
         return 0;
     size_t rest = (size_t)(size - offset);
     size_t count = length < rest ? length : rest;
@@ -334,15 +335,16 @@ fill(struct region *one, size_t length, int prot, int flags, int descriptor, off
 static void *
 guarded_mmap(void *at, size_t length, int prot, int flags, int descriptor, off_t offset) {
     struct region one = {.offset = offset};
-    if (descriptor < 0 || (flags & MAP_ANONYMOUS) || !begin() || !is_case_file(descriptor, &one))
+    bool sound = length != 0 && offset >= 0 && offset % sysconf(_SC_PAGESIZE) == 0;
+    if (descriptor < 0 || (flags & MAP_ANONYMOUS) || !sound || !begin() ||
+        !is_case_file(descriptor, &one))
         return raw_mmap(at, length, prot, flags, descriptor, offset);
     struct stat status;
     int own_place = MAP_FIXED | MAP_FIXED_NOREPLACE;
 #ifdef MAP_32BIT
     own_place |= MAP_32BIT;
 #endif
-    bool possible = length != 0 && length <= SIZE_MAX / 4 && offset >= 0 &&
-                    (size_t)offset % page == 0 && (flags & own_place) == 0 &&
+    bool possible = length <= SIZE_MAX / 4 && (flags & own_place) == 0 &&
                     fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
                     reserve(&one, up(length));
     if (!possible) {
