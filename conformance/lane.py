@@ -268,8 +268,13 @@ class Lane:
 
     def _stage(self, job: Job) -> Staged:
         staged = stage(job.case, self.sources, self.room, job.number)
-        guard = self.options.guard
-        return guard.prepared(staged) if guard is not None else staged
+        if self.options.guard is None:
+            return staged
+        try:
+            return self.options.guard.prepared(staged)
+        except NotStageableError:
+            clear(self.room)
+            raise
 
     def _weighs(self, job: Job) -> bool:
         return self.options.memory is not None and "memory" in job.case.tags
