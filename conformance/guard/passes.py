@@ -136,6 +136,7 @@ def _unreached(
         for case in manifest.cases
         if case.expect == "accept"
         and mode.applies(case)
+        and case.held is None
         and case.size <= LARGEST
         and one.hello is not None
         and unclaimed(case, one.hello) is None

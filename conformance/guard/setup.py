@@ -34,6 +34,8 @@ class Mode(StrEnum):
         """Whether this mode could show anything with a case."""
         if case.kind not in ("file", "sparse", "symlink") or not case.size:
             return False
+        if self is not Mode.RESERVE and case.held is not None:
+            return False  # a copy does not change with its file, and a change ends the poison
         if self is Mode.POISON and case.size % mmap.PAGESIZE == 0:
             return False
         return self is Mode.RESERVE or case.size <= LARGEST
