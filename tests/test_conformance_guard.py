@@ -17,7 +17,9 @@ from weig.conformance import manifest as manifests
 from weig.conformance.guard import build, control, proof
 from weig.conformance.guard.setup import Guard, Mode, poison
 from weig.conformance.guard.tail import behind_end
+from weig.conformance.manifest import Case
 from weig.conformance.outcome import Outcome, Result, SuiteError
+from weig.conformance.staging import NotStageableError, Staged
 from weig.tools.cli import main
 
 Out = pytest.CaptureFixture[str]
@@ -267,6 +269,26 @@ def test_a_guard_that_there_is_not(toy: Path, words: list[str], capsys: Out) -> 
     assert "the guards are reserve, abut, poison" in capsys.readouterr().err
 
 
+def test_a_pass_that_gives_up_is_said(
+    toy: Path, overread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full file system, say: what did not run under a guard must not count as guarded."""
+    real = Guard.prepared
+
+    def prepared(guard: Guard, staged: Staged) -> Staged:
+        if guard.mode is Mode.POISON and staged.path.read_bytes() == b"EVILbad-1":
+            raise NotStageableError("no room")
+        return real(guard, staged)
+
+    monkeypatch.setattr(Guard, "prepared", prepared)
+    for words, status in ((["--guard"], 0), (["--guard=poison"], 3)):
+        got, found = run(toy, [overread, "none"], *words)
+        assert got == status
+        assert found.adapters[0].unguarded == (
+            "poison: 2 of 12 cases were not run under it: no room",
+        )
+
+
 # ---- the controls
 
 
@@ -328,6 +350,24 @@ def test_the_cache_holds_what_was_built(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 # ---- the parts
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "modes"),
+    [
+        ("file", 5000, "reserve abut poison"),
+        ("symlink", 5000, "reserve abut poison"),
+        ("file", 8192, "reserve abut"),  # no page has a rest
+        ("file", 0, ""),
+        ("sparse", (4 << 20) + 8, "reserve abut"),  # may be a link to the suite's own file
+        ("sparse", (64 << 20) + 8, "reserve"),  # nobody copies that
+        ("directory", 4095, ""),
+        ("device", 4095, ""),
+    ],
+)
+def test_what_a_guard_is_for(kind: str, size: int, modes: str) -> None:
+    case = Case("x", "", "", kind, "either", size=size)
+    assert [mode for mode in Mode if mode.applies(case)] == modes.split()
 
 
 def test_poison_stays_behind_the_end_and_in_no_file(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class Watched:
     """What one guard showed of one adapter.
 
     ``found`` are the results to count instead of those without the guard, by case. ``problem`` says
-    why the adapter was not guarded, ``note`` what of it the guard could not judge.
+    why the adapter was not guarded, or not in all cases, ``note`` what the guard could not judge.
     """
 
     found: Mapping[str, Result] = field(default_factory=dict)
@@ -162,6 +162,14 @@ def _unreached(
     )
 
 
+def _not_run(results: Sequence[Result]) -> str:
+    """What was run without a guard and not under it, in words; empty where nothing was."""
+    missing = [item for item in results if item.outcome is Outcome.NOT_RUN]
+    if not missing:
+        return ""
+    return f"{len(missing)} of {len(results)} cases were not run under it: {missing[0].detail}"
+
+
 def _touched(
     mode: Mode, results: Sequence[Result], seen: Proof, number: Mapping[str, str], strict: bool
 ) -> Watched:
@@ -193,7 +201,7 @@ def _touched(
         )
     if bare:
         notes.append(f"{bare} cases with maps that could not be guarded")
-    return Watched(found, note="; ".join(notes))
+    return Watched(found, _not_run(results), "; ".join(notes))
 
 
 def _poisoned(
@@ -222,7 +230,10 @@ def _poisoned(
         if suspects:  # it may be another answer each time
             again = both([(one, suspects)], replace(options, isolation="case"), lambda _: None)
             found = {case.ident: _changed(again, label, case) for case in suspects}
-        watched[label] = Watched({case: item for case, item in found.items() if item})
+        results = [part.results[label, case.ident] for part in told for case in cases]
+        watched[label] = Watched(
+            {case: item for case, item in found.items() if item}, _not_run(results)
+        )
     return watched
 
 

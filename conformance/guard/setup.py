@@ -11,11 +11,11 @@ from pathlib import Path
 from weig.conformance.adapter import Adapter
 from weig.conformance.manifest import Case
 from weig.conformance.protocol import Answer, Hello
-from weig.conformance.staging import NotStageableError, Staged
+from weig.conformance.staging import COPY_LIMIT, NotStageableError, Staged
 
 __all__ = ["LARGEST", "Guard", "Mode", "poison"]
 
-LARGEST = 64 << 20  # bytes of a file that is copied (abut), or put on a file system in memory
+LARGEST = 64 << 20  # bytes of a file that the library copies; see COPY_LIMIT in preload.c
 
 
 class Mode(StrEnum):
@@ -36,8 +36,8 @@ class Mode(StrEnum):
             return False
         if self is not Mode.RESERVE and case.held is not None:
             return False  # a copy does not change with its file, and a change ends the poison
-        if self is Mode.POISON and case.size % mmap.PAGESIZE == 0:
-            return False
+        if self is Mode.POISON:  # of a file that is linked, not copied, the original would get it
+            return case.size <= COPY_LIMIT and case.size % mmap.PAGESIZE != 0
         return self is Mode.RESERVE or case.size <= LARGEST
 
 
