@@ -32,7 +32,8 @@ lint: $(VENV)/lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/clang-format --dry-run -Werror backends/*.c backends/c/*.[ch] backends/cpp/*.[ch]pp \
-	  conformance/adapters/c/*.[ch] conformance/adapters/cpp/*.[ch]pp
+	  conformance/adapters/c/*.[ch] conformance/adapters/cpp/*.[ch]pp \
+	  conformance/guard/*.c conformance/vices/*.c tests/guard_maps.c
 	$(BIN)/mypy
 
 # mypy reads no import hooks: show it this directory under the name weig.

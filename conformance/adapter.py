@@ -16,18 +16,27 @@ START_TIMEOUT = 30.0  # seconds to answer hello
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A command to test. ``again`` is what selects it on the suite's own command line."""
+    """A command to test. ``again`` is what selects it on the suite's own command line.
+
+    ``environment`` is added to that of the suite.
+    """
 
     label: str
     command: tuple[str, ...]
     again: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def start(self) -> Worker:
+        """A process of it; raises StartError."""
+        return Worker(self.command, self.environment)
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
     """An adapter and what it said to ``hello``: None, and the ``problem``, where it said nothing.
 
-    ``seconds`` is how long it took to say it.
+    ``seconds`` is how long it took to say it. ``guarded`` names the guards that it ran under,
+    ``unguarded`` says of others why not.
     """
 
     adapter: Adapter
@@ -35,12 +44,14 @@ class Started:
     seconds: float = 0.0
     problem: str = ""
     stderr: str = ""
+    guarded: tuple[str, ...] = ()
+    unguarded: tuple[str, ...] = ()
 
 
 def greet(adapter: Adapter) -> tuple[Started, Worker | None]:
     """Starts a worker and says hello; the worker is given on, alive, where it answered well."""
     try:
-        worker = Worker(adapter.command)
+        worker = adapter.start()
     except StartError as error:
         return Started(adapter, None, problem=f"cannot be started: {error}"), None
     reply = worker.ask(hello_request(), START_TIMEOUT)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weig.conformance.adapter import START_TIMEOUT, Adapter, greet
+from weig.conformance.guard.setup import Guard
 from weig.conformance.held import Step, alter, talk
 from weig.conformance.manifest import Case
 from weig.conformance.outcome import Outcome, Result
@@ -72,6 +73,7 @@ class Options:
     repeats: int = MAX_REPEATS
     hangs: int = MAX_HANGS
     faults: int | None = None
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ class Lane:
             _, self.worker = greet(self.adapter)
             if self.worker is None:
                 return self._alone(job)
-        staged = stage(job.case, self.sources, self.room, job.number)
+        staged = self._stage(job)
         try:
             staged, step, reply = self._talk(self.worker, job, staged, None, self._timeout(job))
             result = self._judge(job, staged, step, reply)
@@ -242,9 +244,9 @@ class Lane:
     def _alone(self, job: Job, data: str | None = None) -> Result:
         """One case in a process of its own: one line, then the end of its standard input."""
         timeout = self._timeout(job) + 4 * self.hello_seconds  # starting counts here
-        staged = stage(job.case, self.sources, self.room, job.number)
+        staged = self._stage(job)
         try:
-            worker = Worker(self.adapter.command)
+            worker = self.adapter.start()
         except StartError as error:
             clear(self.room)
             return self._result(job, Outcome.CRASH, f"cannot be started: {error}")
@@ -263,6 +265,16 @@ class Lane:
         clear(self.room)
         result = replace(result, stderr="" if result.outcome is Outcome.PASS else ending.stderr)
         return self._weighed(job, result, (own, ending.peak_rss)) if measured else result
+
+    def _stage(self, job: Job) -> Staged:
+        staged = stage(job.case, self.sources, self.room, job.number)
+        if self.options.guard is None:
+            return staged
+        try:
+            return self.options.guard.prepared(staged)
+        except NotStageableError:
+            clear(self.room)
+            raise
 
     def _weighs(self, job: Job) -> bool:
         return self.options.memory is not None and "memory" in job.case.tags
@@ -287,7 +299,7 @@ class Lane:
 
     def _measure_base(self) -> tuple[int, int]:
         """The peaks of a process that only says hello: its own, and with all that it waited for."""
-        worker = Worker(self.adapter.command)
+        worker = self.adapter.start()
         worker.ask(hello_request(), START_TIMEOUT)
         own = worker.own_peak()
         return own, worker.finish(START_TIMEOUT).peak_rss
@@ -383,6 +395,8 @@ class Lane:
             answer = parse_answer(reply.line, job.number)
         except ProtocolError as error:
             return self._result(job, Outcome.GARBAGE, str(error), reply.seconds)
+        if self.options.guard is not None:
+            self.options.guard.answers[self.adapter.label, job.case.ident] = answer
         verdict = step.judge(answer)
         result = Result(
             self.adapter.label,

@@ -15,6 +15,7 @@ class Outcome(StrEnum):
     WRONG_CODE = "wrong-code"
     WRONG_VERDICT = "wrong-verdict"
     WRONG_CONTENT = "wrong-content"
+    OVER_READ = "over-read"
     CRASH = "crash"
     HANG = "hang"
     MEMORY = "memory"
@@ -67,6 +68,7 @@ class Result:
 
     ``seconds`` is the time from the request to the answer. ``detail`` is one line that says what
     happened, ``stderr`` the end of what the adapter wrote on standard error, where the case failed.
+    ``guard`` is the guard that it took to show the failure, where it took one.
     """
 
     adapter: str
@@ -76,6 +78,7 @@ class Result:
     detail: str = ""
     differences: tuple[Difference, ...] = ()
     stderr: str = ""
+    guard: str = ""
 
 
 class SuiteError(Exception):

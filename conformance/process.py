@@ -16,7 +16,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -101,9 +101,9 @@ class Worker:
     Always ends with `finish` or `kill`, whatever happened before.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Starts the command; raises StartError where it cannot be run."""
-        environment = dict(os.environ)
+    def __init__(self, command: Sequence[str], extra: Iterable[tuple[str, str]] = ()) -> None:
+        """Starts the command, with an ``extra`` environment; raises StartError where it cannot."""
+        environment = {**os.environ, **dict(extra)}
         # Says where a Python adapter was when a signal killed it; nobody else reads it.
         environment.setdefault("PYTHONFAULTHANDLER", "1")
         try:

@@ -343,7 +343,8 @@ function loaders() {
         $("loader").value = state.loader === adapter.label ? "" : adapter.label;
         changed();
       }}, adapter.label);
-    return el("tr", {}, el("th", {scope: "row"}, only, el("span", {class: adapter.problem ? "sub" : "sub about"}, adapter.problem ? "did not start" : about)),
+    return el("tr", {}, el("th", {scope: "row"}, only, el("span", {class: adapter.started ? "sub about" : "sub"}, adapter.started ? about : "did not start"),
+      ...adapter.guards.map((text) => el("span", {class: "sub guard"}, text))),
       el("td", {class: "bar-cell"}, bar),
       el("td", {class: "number"}, String(found.pass + found.warn),
         found.warn ? el("span", {class: "sub"}, `${found.warn} wrong code`) : ""),
@@ -358,7 +359,7 @@ function loaders() {
 
 function problems() {
   for (const adapter of adapters.filter((one) => one.problem)) {
-    $("problems").append(el("div", {class: "alert"}, el("strong", {}, `${adapter.label} did not start: `),
+    $("problems").append(el("div", {class: "alert"}, el("strong", {}, `${adapter.label}${adapter.started ? "" : " did not start"}: `),
       adapter.problem, adapter.stderr ? el("pre", {tabindex: 0}, adapter.stderr) : "", copyable(adapter.doctor)));
   }
   for (const text of facts.problems) {

@@ -18,10 +18,12 @@ def badge(results: Results) -> str:
     """
     found = counts(results)
     passed, failed = found[Bucket.PASSED], found[Bucket.FAILED]
-    if any(adapter.problem for adapter in results.adapters):
+    if not all(adapter.started for adapter in results.adapters):
         message, colour = "did not start", "red"
     elif failed:
         message, colour = f"{failed} of {passed + failed} failed", "red"
+    elif any(adapter.problem for adapter in results.adapters):
+        message, colour = "not guarded", "orange"
     elif not conforms(results):
         message, colour = "known failures out of date", "orange"
     elif not passed:

@@ -145,14 +145,18 @@ def _note(item: Result, results: Results) -> dict[str, Any]:
 
 def _adapter(adapter: AdapterInfo) -> dict[str, Any]:
     command = _lines(shlex.join(adapter.command))
+    guards = [f"guarded: {text}" for text in adapter.guarded]
+    guards += [f"not guarded: {text}" for text in adapter.unguarded]
     return {
         "label": printable(adapter.label),
         "loader": printable(f"{adapter.loader} {adapter.version}".strip()),
         "language": printable(adapter.language),
         "profiles": [printable(profile) for profile in adapter.profiles],
         "problem": printable(adapter.problem),
+        "started": adapter.started,
+        "guards": [printable(text) for text in guards],
         "stderr": _lines(adapter.stderr),
-        "doctor": f"weig conformance doctor -- {command}" if adapter.problem else "",
+        "doctor": "" if adapter.started else f"weig conformance doctor -- {command}",
     }
 
 

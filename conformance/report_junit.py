@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from weig.conformance.manifest import Manifest
 from weig.conformance.outcome import Bucket, Result, bucket
-from weig.conformance.results import Results
+from weig.conformance.results import AdapterInfo, Results
 from weig.conformance.text import printable
 
 __all__ = ["write"]
@@ -30,6 +30,7 @@ def write(results: Results, manifest: Manifest, path: Path) -> None:
             errors="1" if adapter.problem else "0",
             time=f"{sum(item.seconds for item in mine):.3f}",
         )
+        _add_guards(suite, adapter)
         for item, one in zip(mine, buckets, strict=True):
             name = f"{adapter.label}.{chapters.get(item.case, '')}"
             case = ElementTree.SubElement(
@@ -37,11 +38,25 @@ def write(results: Results, manifest: Manifest, path: Path) -> None:
             )
             _add(case, item, one)
         if adapter.problem:
-            case = ElementTree.SubElement(suite, "testcase", classname=adapter.label, name="start")
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                classname=adapter.label,
+                name="guard" if adapter.started else "start",
+            )
             error = ElementTree.SubElement(case, "error", message=printable(adapter.problem))
             error.text = _lines(adapter.stderr)
     ElementTree.indent(root)
     ElementTree.ElementTree(root).write(path, "utf-8", xml_declaration=True)
+
+
+def _add_guards(suite: ElementTree.Element, adapter: AdapterInfo) -> None:
+    """What was guarded, and what was not, where that was asked for."""
+    if adapter.guarded or adapter.unguarded:
+        properties = ElementTree.SubElement(suite, "properties")
+        for name, texts in (("guarded", adapter.guarded), ("not-guarded", adapter.unguarded)):
+            for text in texts:
+                ElementTree.SubElement(properties, "property", name=name, value=printable(text))
 
 
 def _add(case: ElementTree.Element, item: Result, one: Bucket) -> None:

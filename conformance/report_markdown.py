@@ -31,6 +31,9 @@ def _rows(results: Results, manifest: Manifest) -> Iterator[str]:
     yield _row("", [adapter.label for adapter in results.adapters])
     yield _row("---", ["---:"] * len(results.adapters))
     yield _row("language", [adapter.language for adapter in results.adapters])
+    if any(adapter.guarded or adapter.unguarded for adapter in results.adapters):
+        guards = [", ".join(adapter.guarded) for adapter in results.adapters]
+        yield _row("guarded by", [text or "not guarded" for text in guards])
     for name in chapters:
         parts = [[item for item in items if chapter[item.case] == name] for items in mine.values()]
         yield _row(name, [_cell(items, results.strict_codes) for items in parts])

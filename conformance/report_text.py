@@ -44,6 +44,7 @@ def _report(
         yield ""
         yield from failure(alike, results, manifest, cases[alike[0].case], sources)
     yield from _warnings(results)
+    yield from _guards(results)
     for adapter in results.adapters:
         if adapter.problem:
             yield ""
@@ -59,6 +60,9 @@ def _report(
 
 def not_started(adapter: AdapterInfo) -> Iterator[str]:
     """The lines about an adapter that did not start, and how to find out why."""
+    if adapter.started:
+        yield f"NOT GUARDED  {adapter.label}: that fails the run, for the guard was named"
+        return
     yield f"NOT STARTED  {adapter.label}: {printable(adapter.problem)}"
     yield f"  command    {shlex.join(adapter.command)}"
     yield from _stderr(adapter.stderr)
@@ -94,7 +98,7 @@ def alike_failures(results: Results) -> list[list[Result]]:
     alike: dict[tuple[object, ...], list[Result]] = {}
     for item in results.results:
         if bucket(item.outcome, results.strict_codes) is Bucket.FAILED:
-            key = (item.case, item.outcome, item.differences)
+            key = (item.case, item.outcome, item.differences, item.guard)
             alike.setdefault(key, []).append(item)
     return list(alike.values())
 
@@ -114,7 +118,9 @@ def failure(
         yield f"  edit       {printable(edit)}"
     if case.weakness:
         yield f"  weakness   {case.weakness}"
-    if not first.differences:
+    if first.outcome is Outcome.OVER_READ:
+        yield "  want       nothing outside of the file is read"
+    elif not first.differences:
         yield f"  want       {wanted(case)}"
     if first.detail:
         yield f"  {'got' if not first.differences else 'note':<10} {printable(first.detail)}"
@@ -143,9 +149,23 @@ def again(result: Result, results: Results) -> str:
         words += adapter.order
     else:
         words += ["-k", result.case, "--isolation", "case"]
+    if result.guard:
+        words.append(f"--guard={result.guard}")
     if results.strict_codes:
         words.append("--strict-codes")
     return shlex.join([*words, *adapter.again])
+
+
+def _guards(results: Results) -> Iterator[str]:
+    """What was guarded, and what was not, where that was asked for."""
+    told = [adapter for adapter in results.adapters if adapter.guarded or adapter.unguarded]
+    if told:
+        yield ""
+    for adapter in told:
+        if adapter.guarded:
+            yield f"guarded      {adapter.label}: {printable(', '.join(adapter.guarded))}"
+        for text in adapter.unguarded:
+            yield f"not guarded  {adapter.label}: {printable(text)}"
 
 
 def _stderr(text: str) -> Iterator[str]:

@@ -40,10 +40,11 @@ class ResultsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AdapterInfo:
-    """An adapter of a run. ``problem`` says why it did not start, or is empty.
+    """An adapter of a run. ``problem`` says why it did not start, or was not guarded as it had to
+    be; mostly it is empty.
 
     ``again`` selects the adapter on the suite's command line, ``order`` the same cases in the same
-    order.
+    order. ``guarded`` names the guards that it ran under, ``unguarded`` says of others why not.
     """
 
     label: str
@@ -56,6 +57,13 @@ class AdapterInfo:
     problem: str = ""
     stderr: str = ""
     order: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    unguarded: tuple[str, ...] = ()
+
+    @property
+    def started(self) -> bool:
+        """Whether it ran, be it without a guard that it had to have."""
+        return not self.problem or bool(self.unguarded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,8 @@ def of_run(
             one.problem,
             one.stderr,
             order,
+            one.guarded,
+            one.unguarded,
         )
         for one in run.started
     )
@@ -194,8 +204,9 @@ def read(path: Path) -> Results:
 
 
 def _adapter(item: dict[str, Any]) -> AdapterInfo:
-    item = {"order": (), **item}  # older files have none
-    for key in ("command", "again", "profiles", "order"):
+    later = ("order", "guarded", "unguarded")  # older files have none
+    item = {**dict.fromkeys(later, ()), **item}
+    for key in ("command", "again", "profiles", *later):
         item[key] = tuple(item[key])
     return AdapterInfo(**item)
 
@@ -209,6 +220,7 @@ def _result(item: dict[str, Any]) -> Result:
         item.get("detail", ""),
         tuple(Difference(**one) for one in item.get("differences", ())),
         item.get("stderr", ""),
+        item.get("guard", ""),
     )
 
 

@@ -63,6 +63,8 @@ def run(
         hello = started.hello
         if hello is None:
             return started, []
+        if options.guard is not None:
+            hello = options.guard.claims(hello)
         budget = Budget(options.repeats, options.hangs, options.faults)
         shares = [jobs[i::share_count] for i in range(share_count)]
         with ThreadPoolExecutor(share_count) as shared:
@@ -75,7 +77,7 @@ def run(
     def run_share(
         started: Started, hello: Hello, worker: Worker | None, share: Sequence[Job], budget: Budget
     ) -> list[Result]:
-        with stage_room() as room:
+        with stage_room(options.guard.rooms if options.guard else None) as room:
             lane = Lane(
                 started.adapter, hello, started.seconds, sources, options, room, budget, worker
             )

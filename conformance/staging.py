@@ -109,9 +109,12 @@ class Sources:
 
 
 @contextlib.contextmanager
-def stage_room() -> Iterator[Path]:
-    """A directory for staged cases, with a path that fits in a request; removed at the end."""
-    room = Path(tempfile.mkdtemp(prefix="weig-"))
+def stage_room(parent: Path | None = None) -> Iterator[Path]:
+    """A directory for staged cases, with a path that fits in a request; removed at the end.
+
+    It is made in ``parent``, or where temporary files go.
+    """
+    room = Path(tempfile.mkdtemp(prefix="weig-", dir=parent))
     try:
         if not str(room).isascii() or " " in str(room) or not str(room).isprintable():
             raise SuiteError(f"the temporary directory {room} has a blank or is not ASCII")

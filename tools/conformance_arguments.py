@@ -4,14 +4,38 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from weig.conformance import manifest
+from weig.conformance.guard.setup import Mode
 from weig.conformance.manifest import Case, Manifest
 from weig.conformance.selection import Selection, choose
 from weig.tools.conformance_exit import UsageError
 
-__all__ = ["add_manifest", "add_selection", "count", "seconds", "selected", "selection", "suite"]
+__all__ = [
+    "ALL_GUARDS",
+    "GuardChoice",
+    "add_manifest",
+    "add_selection",
+    "count",
+    "guard_choice",
+    "seconds",
+    "selected",
+    "selection",
+    "suite",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardChoice:
+    """The guards that a command line asks for. ``required``: it named them, and must have them."""
+
+    modes: tuple[Mode, ...]
+    required: bool
+
+
+ALL_GUARDS = GuardChoice(tuple(Mode), required=False)
 
 
 def add_manifest(parser: argparse.ArgumentParser, text: str) -> None:
@@ -69,6 +93,15 @@ def count(text: str) -> int:
     if value < 1:
         raise ValueError(text)
     return value
+
+
+def guard_choice(text: str) -> GuardChoice:
+    """The guards that a list of names means; ArgumentTypeError for one that there is not."""
+    try:
+        return GuardChoice(tuple(Mode(word) for word in text.split(",")), required=True)
+    except ValueError as error:
+        names = ", ".join(Mode)
+        raise argparse.ArgumentTypeError(f"{error}; the guards are {names}") from None
 
 
 def seconds(text: str) -> float:

@@ -11,7 +11,7 @@ exit status:
   0  conforms
   1  does not, or a known failure is not what it was
   2  bad usage, or no case is selected
-  3  an adapter could not be built or did not start
+  3  an adapter could not be built, did not start, or is not guarded by what --guard= names
   4  a fault of the suite itself
 
 An adapter is a program that answers lines of text with lines of JSON: conformance/PROTOCOL.md.

@@ -7,17 +7,24 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from weig.conformance import known, report_text, results, runner
+from weig.conformance.adapter import Adapter
+from weig.conformance.guard import control
+from weig.conformance.guard.build import MissingError
+from weig.conformance.manifest import Case, Manifest
 from weig.conformance.outcome import Bucket, Result, bucket
-from weig.conformance.runner import Options
+from weig.conformance.runner import Options, Run
 from weig.tools import conformance_adapters
 from weig.tools.conformance_arguments import (
+    ALL_GUARDS,
     add_selection,
     count,
+    guard_choice,
     seconds,
     selected,
     selection,
@@ -28,6 +35,7 @@ from weig.tools.conformance_exit import (
     EXIT_CONFORMS,
     EXIT_FAILS,
     EXIT_NOT_STARTED,
+    UsageError,
     say,
 )
 from weig.tools.conformance_report import add_files, check_files, write_files
@@ -93,6 +101,15 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         "--via", choices=conformance_adapters.MODES, help="ask the adapter to map or to read"
     )
     parser.add_argument(
+        "--guard",
+        nargs="?",
+        type=guard_choice,
+        const=ALL_GUARDS,
+        metavar="MODE,...",
+        help="make reads outside of the file visible; --guard: by all means that there are here; "
+        "--guard=reserve,abut,poison: by these, or fail",
+    )
+    parser.add_argument(
         "--memory",
         type=count,
         default=64,
@@ -122,8 +139,7 @@ def _run(args: argparse.Namespace) -> int:
     chosen = conformance_adapters.choose(args, args.require_all)
     if not chosen.adapters and not chosen.failed:
         return say("none of these adapters can be run here", EXIT_NOT_STARTED)
-    with _Bar(len(cases) * len(chosen.adapters), options.strict_codes) as bar:
-        done = runner.run(whole, cases, chosen.adapters, options, bar)
+    done = _done(args, whole, cases, chosen.adapters, options)
     applied = known.apply(entries, done.results, [case.ident for case in whole.cases])
     found = results.of_run(done, applied.results, applied.problems, selection(args))
     found = replace(found, adapters=found.adapters + chosen.failed)
@@ -138,6 +154,26 @@ def _run(args: argparse.Namespace) -> int:
     if any(adapter.problem for adapter in found.adapters):
         return EXIT_NOT_STARTED
     return EXIT_CONFORMS if results.conforms(found) else EXIT_FAILS
+
+
+def _done(
+    args: argparse.Namespace,
+    whole: Manifest,
+    cases: Sequence[Case],
+    adapters: Sequence[Adapter],
+    options: Options,
+) -> Run:
+    total = len(cases) * len(adapters)
+    if args.guard is None:
+        with _Bar(total, options.strict_codes) as bar:
+            return runner.run(whole, cases, adapters, options, bar)
+    try:
+        with control.guards(args.guard.modes, args.guard.required) as guards:
+            total *= 1 + sum(1 if mode.preloads else 2 for mode in guards.places)
+            with _Bar(total, options.strict_codes) as bar:
+                return control.run(guards, whole, cases, adapters, options, bar)
+    except MissingError as error:
+        raise UsageError(str(error)) from None
 
 
 class _Bar:

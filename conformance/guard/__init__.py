@@ -1,0 +1,1 @@
+"""Makes reads outside of a file visible: the guards of ``weig conformance run --guard``."""
