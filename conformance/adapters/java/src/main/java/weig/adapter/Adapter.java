@@ -29,6 +29,21 @@ public final class Adapter {
     private static final Map<String, List<String>> VALUES = Map.of(
             "data", List.of("none", "sha256", "hex"), "via", List.of("mmap", "read"), "level", List.of("open", "deep"));
 
+    /** A file, and how it was opened. */
+    private record Opened(WeigFile file, WeigFile.Mode mode) {}
+
+    /** A request that cannot be done here. */
+    private static final class Unsupported extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        Unsupported(String message) {
+            super(message);
+        }
+    }
+
+    /** What the last {@code open} left open; null where it did not. */
+    private static Opened held;
+
     private Adapter() {}
 
     public static void main(String[] args) throws IOException {
@@ -50,9 +65,16 @@ public final class Adapter {
         try {
             switch (words[0]) {
                 case "hello" -> hello(json);
-                case "load" -> load(json, id, words);
-                default -> status(json, id, "unsupported", "no such verb here");
+                case "load", "open" -> load(json, id, words);
+                case "check" -> {
+                    held().file.checkUnmodified();
+                    status(json, id, "unmodified", null);
+                }
+                case "access" -> accept(json, id, held(), options(words, 2).get("data"));
+                default -> throw new Unsupported("no such verb here");
             }
+        } catch (Unsupported e) {
+            status(json, id, "unsupported", e.getMessage());
         } catch (WeigException e) { // the only way to a "rejected"
             if (e.code() == ErrorCode.UNSUPPORTED) {
                 status(json, id, "unsupported", e.getMessage());
@@ -75,55 +97,81 @@ public final class Adapter {
         json.name("loader").value("weig-java").name("version").value("1.0.0");
         json.name("spec").beginArray().value("1").endArray();
         json.name("profiles").beginArray();
-        for (String profile : List.of("core", "data", "big-endian", "mmap", "deep")) {
+        for (String profile : List.of("core", "data", "big-endian", "mmap", "deep", "held-mmap", "held-read")) {
             json.value(profile);
         }
         json.endArray();
     }
 
-    private static void load(JsonWriter json, String id, String[] words) throws IOException {
-        if (words.length < 3) {
-            status(json, id, "unsupported", "load needs an id and a path");
-            return;
-        }
+    private static Map<String, String> options(String[] words, int from) throws Unsupported {
         var options = new HashMap<>(Map.of("data", "none", "via", "mmap", "level", "open"));
-        for (int i = 3; i < words.length; i++) {
+        for (int i = from; i < words.length; i++) {
             int equals = words[i].indexOf('=');
             String key = words[i].substring(0, Math.max(equals, 0));
             String value = words[i].substring(equals + 1);
             if (!VALUES.getOrDefault(key, List.of(value)).contains(value)) {
-                status(json, id, "unsupported", "this value is not known: " + words[i]);
-                return;
+                throw new Unsupported("this value is not known: " + words[i]);
             }
             options.put(key, value);
         }
+        return options;
+    }
+
+    private static void load(JsonWriter json, String id, String[] words) throws IOException, Unsupported {
+        if (words.length < 3) {
+            throw new Unsupported("an id and a path are needed");
+        }
+        if (held != null) {
+            held.file.close();
+            held = null;
+        }
+        var options = options(words, 3);
         var mode = WeigFile.Mode.valueOf(options.get("via").toUpperCase(Locale.ROOT));
         var level = WeigFile.Level.valueOf(options.get("level").toUpperCase(Locale.ROOT));
-        try (var file = WeigFile.open(Path.of(words[2]), mode, level)) {
-            // All that can fail comes before the first key of the answer. Aliases are hashed once.
-            var contents = new HashMap<Long, String>();
-            if (!options.get("data").equals("none")) {
-                for (Tensor tensor : file.tensors().values()) {
-                    contents.computeIfAbsent(
-                            place(tensor), place -> isHex(tensor, options) ? hex(tensor) : sha256(tensor));
-                }
+        var opened = new Opened(WeigFile.open(Path.of(words[2]), mode, level), mode);
+        try {
+            accept(json, id, opened, options.get("data"));
+            if (words[0].equals("open")) {
+                held = opened;
             }
-            json.name("id").value(id).name("status").value("accepted").name("byte_order");
-            json.value(file.byteOrder() == ByteOrder.BIG_ENDIAN ? "big" : "little");
-            json.name("count").value(file.tensors().size()).name("tensors").beginArray();
-            for (Tensor tensor : file.tensors().values()) {
-                json.beginObject().name("name").value(tensor.name());
-                json.name("dtype").value(tensor.dtype().name()).name("shape").beginArray();
-                for (long dim : tensor.shape()) {
-                    json.value(dim);
-                }
-                json.endArray().name("nbytes").value(tensor.byteSize());
-                json.name(isHex(tensor, options) ? "data" : "sha256").value(contents.get(place(tensor)));
-                json.name("backing").value(mode == WeigFile.Mode.MMAP ? "mmap" : "copy");
-                json.name("align").value(align(tensor)).endObject();
+        } finally {
+            if (held == null) {
+                opened.file.close();
             }
-            json.endArray();
         }
+    }
+
+    private static Opened held() throws Unsupported {
+        if (held == null) {
+            throw new Unsupported("no file is held open");
+        }
+        return held;
+    }
+
+    private static void accept(JsonWriter json, String id, Opened opened, String data) throws IOException {
+        var tensors = opened.file.tensors().values();
+        // All that can fail comes before the first key of the answer. Aliases are hashed once.
+        var contents = new HashMap<Long, String>();
+        if (!data.equals("none")) {
+            for (Tensor tensor : tensors) {
+                contents.computeIfAbsent(place(tensor), place -> isHex(tensor, data) ? hex(tensor) : sha256(tensor));
+            }
+        }
+        json.name("id").value(id).name("status").value("accepted").name("byte_order");
+        json.value(opened.file.byteOrder() == ByteOrder.BIG_ENDIAN ? "big" : "little");
+        json.name("count").value(tensors.size()).name("tensors").beginArray();
+        for (Tensor tensor : tensors) {
+            json.beginObject().name("name").value(tensor.name());
+            json.name("dtype").value(tensor.dtype().name()).name("shape").beginArray();
+            for (long dim : tensor.shape()) {
+                json.value(dim);
+            }
+            json.endArray().name("nbytes").value(tensor.byteSize());
+            json.name(isHex(tensor, data) ? "data" : "sha256").value(contents.get(place(tensor)));
+            json.name("backing").value(opened.mode == WeigFile.Mode.MMAP ? "mmap" : "copy");
+            json.name("align").value(align(tensor)).endObject();
+        }
+        json.endArray();
     }
 
     /** Where a tensor's content lies: the same for aliases, and for all empty ones. */
@@ -131,8 +179,8 @@ public final class Adapter {
         return tensor.byteSize() == 0 ? -1 : tensor.position();
     }
 
-    private static boolean isHex(Tensor tensor, Map<String, String> options) {
-        return options.get("data").equals("hex") && tensor.byteSize() <= MOST_HEX;
+    private static boolean isHex(Tensor tensor, String data) {
+        return data.equals("hex") && tensor.byteSize() <= MOST_HEX;
     }
 
     private static String hex(Tensor tensor) {
