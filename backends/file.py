@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,8 @@ class ModelFile(Mapping[str, TensorView]):
         return TensorView(opened, self._buffer, *opened.record(i))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._live().names())
+        with _enough_memory(self.path):
+            return iter(self._live().names())
 
     def __len__(self) -> int:
         return self._live().count
@@ -60,11 +62,13 @@ class ModelFile(Mapping[str, TensorView]):
     def views(self) -> list[TensorView]:
         """All tensors in file order: one call, where iterating makes one a tensor."""
         opened, buffer = self._live(), self._buffer
-        return [TensorView(opened, buffer, *record) for record in opened.records()]
+        with _enough_memory(self.path):
+            return [TensorView(opened, buffer, *record) for record in opened.records()]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All tensors as read-only arrays in the host's byte order, in file order; the fast way."""
-        return self._live().arrays()
+        with _enough_memory(self.path):
+            return self._live().arrays()
 
     def mapped_tensor(self, name: str) -> TensorView:
         """The tensor with its bytes ready: where they lie, or converted now (the other order)."""
@@ -90,7 +94,8 @@ class ModelFile(Mapping[str, TensorView]):
 
         Raises WeigError NONZERO_PADDING or BAD_BOOL. ``progress`` gets (done, total) in bytes.
         """
-        self._live().verify(progress)
+        with _enough_memory(self.path):
+            self._live().verify(progress)
 
     def check_unmodified(self) -> None:
         """Raises WeigError MODIFIED where the opened file changed since (OPEN-10)."""
@@ -143,3 +148,12 @@ class ModelFile(Mapping[str, TensorView]):
         except UnicodeEncodeError:  # a lone surrogate is in no name (NAME-4)
             return -1
         return opened.index(name)
+
+
+@contextmanager
+def _enough_memory(path: str) -> Iterator[None]:
+    """OPEN-9 for what takes memory in proportion to the table, after the file was opened."""
+    try:
+        yield
+    except MemoryError:
+        raise WeigError("TOO_LARGE", f"{escape(path)}: not enough memory", rule="OPEN-9") from None

@@ -220,6 +220,32 @@ def opened_within(more: int, path: Path, mode: str, backend: str) -> None:
         os._exit(42 if error.code == "TOO_LARGE" else 43)
 
 
+@pytest.mark.parametrize("way", ["verify", "views", "arrays", "keys"])
+def test_little_address_space_afterwards(
+    many: Path, tmp_path: Path, backend: str, way: str
+) -> None:
+    """The same of what takes memory in proportion to the table of an open file."""
+    path = save_many(tmp_path, 10_000) if backend == "kaitai" else many
+    with pytest.raises(weig.WeigError):  # glibc ends a process without room for its first exception
+        weig.open(tmp_path, "mmap", backend)
+    with weig.open(path, "mmap", backend) as file:
+        found = []
+        for more in range(0, 256 << 20, 4 << 20):
+            found.append(in_child(lambda more=more: used_within(more, file, way)))
+            if found[-1] == 0:
+                break
+    assert set(found) <= {0, 42}
+    assert found[-1] == 0
+
+
+def used_within(more: int, file: weig.ModelFile, way: str) -> None:
+    limit_address_space(more)
+    try:
+        list(file) if way == "keys" else getattr(file, way)()
+    except weig.WeigError as error:
+        os._exit(42 if error.code == "TOO_LARGE" else 43)
+
+
 @pytest.mark.parametrize("subject", faults.LIBRARIES)
 def test_little_address_space_without_python(tmp_path: Path, subject: str) -> None:
     """The answer, or no answer at all where the limit does not let the program start or speak."""

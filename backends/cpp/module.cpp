@@ -31,6 +31,8 @@ py::object to_str(std::string_view name) {
         PyUnicode_DecodeUTF8(name.data(), static_cast<py::ssize_t>(name.size()), nullptr);
     if (text != nullptr)
         return py::reinterpret_steal<py::object>(text);
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) // no memory
+        throw py::error_already_set();
     PyErr_Clear();
     throw Error(Code::modified, "a name was overwritten since the file was opened", {}, "OPEN-10");
 }
