@@ -99,7 +99,7 @@ export class WeigFile {
   /** In file order. */
   readonly tensors: readonly Tensor[];
   get(name: string): Tensor;
-  /** Refuses with MODIFIED where the path no longer leads to the file as it was opened. */
+  /** Refuses with MODIFIED where the open file, whatever its name, was written to since. */
   checkUnmodified(): void;
   /** Closes the descriptor. In mode `lazy` no more bytes can be read; what was read stays. */
   close(): void;

@@ -6,7 +6,6 @@
 
 import { isUtf8 } from 'node:buffer';
 import fs from 'node:fs';
-import path from 'node:path';
 import v8 from 'node:v8';
 
 /**
@@ -89,26 +88,24 @@ class Source {
   static #SLOTS = 512;
   /** @type {{ number: number, bytes: Buffer }[]} */
   #pages = [];
-  #path;
   /** @type {fs.BigIntStats} */
   #identity;
   /** @type {number | undefined} */
   #fd;
 
-  /** @param {string} name */
-  constructor(name) {
-    this.#path = path.resolve(name);
+  /** @param {string} path */
+  constructor(path) {
     // OPEN-2: neither a FIFO nor a device may hold us up, nor become our terminal.
     const { O_RDONLY, O_NONBLOCK = 0, O_NOCTTY = 0 } = fs.constants;
     try {
-      this.#fd = system(() => fs.openSync(this.#path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+      this.#fd = system(() => fs.openSync(path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
       this.#identity = this.#now(); // OPEN-3, OPEN-10
       if (!this.#identity.isFile()) throw notRegular(); // OPEN-1
       if (this.#identity.size > MAX_NUMBER) throw new WeigError('TOO_LARGE', 'past 2^53 bytes');
     } catch (error) {
       this.close();
       // OPEN-1: open(2) has no word for a socket (ENXIO); the path may tell what it is.
-      throw isSpecial(this.#path) ? notRegular() : error;
+      throw isSpecial(path) ? notRegular() : error;
     }
     this.size = Number(this.#identity.size);
   }
@@ -128,15 +125,8 @@ class Source {
     return system(() => fs.fstatSync(this.descriptor(), { bigint: true }));
   }
 
-  /** The path names another file now, or the file another size or time (OPEN-10). */
-  get modified() {
-    const options = /** @type {const} */ ({ throwIfNoEntry: false, bigint: true });
-    const now = system(() => fs.statSync(this.#path, options));
-    return !now || !sameFile(now, this.#identity);
-  }
-
-  /** Refuses where the open file itself, whatever its name, was written to since. */
-  checkContent() {
+  /** Refuses where the open file itself, whatever its name, was written to since (OPEN-10). */
+  checkUnmodified() {
     if (!sameFile(this.#now(), this.#identity)) throw new WeigError('MODIFIED', 'the file changed');
   }
 
@@ -267,7 +257,7 @@ export class Tensor {
       }
       yield chunk;
     }
-    if (!this.#copy) this.#source.checkContent(); // OPEN-10: all of it is of the file we checked
+    if (!this.#copy) this.#source.checkUnmodified(); // OPEN-10: all of it is of the file we checked
   }
 
   /**
@@ -642,9 +632,9 @@ export class WeigFile {
     return tensor;
   }
 
-  /** Refuses with MODIFIED where the file is no longer the one that was opened (OPEN-10). */
+  /** Refuses with MODIFIED where the open file, whatever its name, was written to since. */
   checkUnmodified() {
-    if (this.#source.modified) throw new WeigError('MODIFIED', 'the file changed');
+    this.#source.checkUnmodified();
   }
 
   /** Closes the descriptor. In mode 'lazy' no more bytes can be read; what was read stays. */

@@ -152,12 +152,15 @@ test('a change of the file is seen, and a copy does not mind', () => {
   const name = write(example('big'));
   const lazy = new WeigFile(name);
   const read = new WeigFile(name, { mode: 'read' });
+  const moved = path.join(folder, 'moved.weig');
+  fs.renameSync(name, moved);
+  fs.writeFileSync(name, 'another file, which took the name');
   lazy.checkUnmodified();
   refuses(() => lazy.get('\x1b[2J'), 'NO_SUCH_TENSOR');
-  fs.appendFileSync(name, 'x');
+  fs.appendFileSync(moved, 'x');
   refuses(() => lazy.checkUnmodified(), 'MODIFIED');
   refuses(() => lazy.get('w').bytes(), 'MODIFIED');
-  fs.truncateSync(name, 100);
+  fs.truncateSync(moved, 100);
   refuses(() => lazy.get('w').bytes(), 'TRUNCATED');
   lazy.close();
   read.close();
@@ -166,14 +169,14 @@ test('a change of the file is seen, and a copy does not mind', () => {
 
 test('the adapter answers each line', () => {
   const name = write(example('big'));
-  const input = `hello\t1\nload\t7\t${name}\tdata=hex\tnew=key\nload\t8\t${folder}\nsave\t9\n`;
+  const input = `hello\t1\nload\t7\t${name}\tdata=hex\tnew=key\nload\t8\t${folder}\nsave\t9\ncheck\t10\n`;
   const adapter = fileURLToPath(new URL('../adapter.js', import.meta.url));
   const { stdout } = spawnSync(process.execPath, [adapter], { input, encoding: 'utf8' });
   const answers = stdout
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line));
-  assert.equal(answers.length, 4);
+  assert.equal(answers.length, 5);
   assert.equal(answers[0].protocol, 1);
   assert.deepEqual(answers[1], {
     id: '7',
@@ -187,4 +190,5 @@ test('the adapter answers each line', () => {
   });
   assert.equal(answers[2].error, 'NOT_REGULAR_FILE');
   assert.equal(answers[3].status, 'unsupported');
+  assert.equal(answers[4].status, 'unsupported');
 });
