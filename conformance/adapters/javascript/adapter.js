@@ -26,39 +26,36 @@ function content(tensor, data) {
   return { sha256: hash.digest('hex') };
 }
 
-/** @param {string} id @param {string} path @param {Map<string, string>} options */
-function load(id, path, options) {
-  const data = options.get('data') ?? 'none';
-  const level = options.get('level') ?? 'open';
-  const via = options.get('via') ?? 'lazy';
-  if (
-    !['none', 'sha256', 'hex'].includes(data) ||
-    (level !== 'open' && level !== 'deep') ||
-    (via !== 'lazy' && via !== 'read')
-  ) {
-    say({ id, status: 'unsupported', message: 'no such value of a key here (Node has no mmap)' });
-    return;
-  }
-  const file = new WeigFile(path, { mode: via, level });
-  try {
-    /** @type {Map<string, ReturnType<typeof content>>} */
-    const contents = new Map();
-    const { byteOrder: byte_order, tensors: all } = file;
-    const tensors = all.map((tensor) => {
-      const { name, dtype, shape, nbytes, offset } = tensor;
-      const key = `${offset} ${nbytes} ${dtype}`; // aliases are hashed once
-      if (data !== 'none' && !contents.has(key)) contents.set(key, content(tensor, data));
-      return { name, dtype, shape, nbytes, ...contents.get(key) };
-    });
-    say({ id, status: 'accepted', byte_order, count: all.length, tensors });
-  } finally {
-    file.close();
-  }
+/** @param {string} id @param {WeigFile} file @param {string} data */
+function accept(id, file, data) {
+  /** @type {Map<string, ReturnType<typeof content>>} */
+  const contents = new Map();
+  const { byteOrder: byte_order, tensors: all } = file;
+  const tensors = all.map((tensor) => {
+    const { name, dtype, shape, nbytes, offset } = tensor;
+    const key = `${offset} ${nbytes} ${dtype}`; // aliases are hashed once
+    if (data !== 'none' && !contents.has(key)) contents.set(key, content(tensor, data));
+    return { name, dtype, shape, nbytes, ...contents.get(key) };
+  });
+  say({ id, status: 'accepted', byte_order, count: all.length, tensors });
 }
+
+/**
+ * What the last `open` left open for `check` and `access`.
+ * @type {WeigFile | undefined}
+ */
+let held;
 
 /** @param {string} line */
 function answer(line) {
-  const [verb, id = '', path, ...pairs] = line.split('\t');
+  const [verb, id = '', ...rest] = line.split('\t');
+  const path = verb === 'load' || verb === 'open' ? rest.shift() : undefined;
+  const options = new Map(
+    rest.map((pair) => /** @type {[string, string]} */ (pair.split(/=(.*)/s, 2))),
+  );
+  const data = options.get('data') ?? 'none';
+  const level = options.get('level') ?? 'open';
+  const mode = options.get('via') ?? 'lazy';
   try {
     if (verb === 'hello') {
       say({
@@ -67,13 +64,29 @@ function answer(line) {
         version: '1.0.0',
         language: 'javascript',
         spec: ['1'],
-        profiles: ['core', 'data', 'big-endian', 'deep'],
+        profiles: ['core', 'data', 'big-endian', 'deep', 'held-read'],
       });
-    } else if (verb === 'load' && path !== undefined) {
-      const options = pairs.map(
-        (pair) => /** @type {[string, string]} */ (pair.split(/=(.*)/s, 2)),
-      );
-      load(id, path, new Map(options));
+    } else if (
+      !['none', 'sha256', 'hex'].includes(data) ||
+      (level !== 'open' && level !== 'deep') ||
+      (mode !== 'lazy' && mode !== 'read')
+    ) {
+      say({ id, status: 'unsupported', message: 'no such value of a key here (Node has no mmap)' });
+    } else if (path !== undefined) {
+      held?.close();
+      held = undefined;
+      const file = new WeigFile(path, { mode, level });
+      try {
+        accept(id, file, data);
+        if (verb === 'open') held = file;
+      } finally {
+        if (!held) file.close();
+      }
+    } else if (verb === 'check' && held) {
+      held.checkUnmodified();
+      say({ id, status: 'unmodified' });
+    } else if (verb === 'access' && held) {
+      accept(id, held, data);
     } else {
       say({ id, status: 'unsupported', message: 'no such request here' });
     }
