@@ -60,22 +60,45 @@ func describe(t *weig.Tensor, backing, content string, digests map[weig.Span]str
 	return d
 }
 
-func load(path string, options map[string]string) object {
-	mode, backing := weig.Mmap, "mmap"
+// held is the file of the last request "open", or nil.
+var held *weig.File
+
+func load(path string, options map[string]string, hold bool) object {
+	if held != nil {
+		_ = held.Close()
+		held = nil
+	}
+	mode := weig.Mmap
 	if options["via"] == "read" {
-		mode, backing = weig.Read, "copy"
+		mode = weig.Read
 	}
 	f, err := weig.Open(path, mode)
 	check(err)
-	defer f.Close()
+	defer func() {
+		if f != held {
+			_ = f.Close()
+		}
+	}()
 	if options["level"] == "deep" {
 		check(f.Verify())
+	}
+	reply := accept(f, options["data"])
+	if hold {
+		held = f
+	}
+	return reply
+}
+
+func accept(f *weig.File, content string) object {
+	backing := "mmap"
+	if f.Mode == weig.Read {
+		backing = "copy"
 	}
 	order := strings.ToLower(strings.TrimSuffix(f.Order.String(), "Endian"))
 	tensors := make([]tensor, len(f.Tensors))
 	digests := make(map[weig.Span]string)
 	for i, t := range f.Tensors {
-		tensors[i] = describe(t, backing, options["data"], digests)
+		tensors[i] = describe(t, backing, content, digests)
 	}
 	return object{"status": "accepted", "byte_order": order, "count": len(f.Tensors), "tensors": tensors}
 }
@@ -85,7 +108,7 @@ func answer(line string) (reply object) {
 	if fields[0] == "hello" {
 		return object{
 			"protocol": 1, "loader": "weig-go", "version": "0.1.0", "language": "go", "spec": []string{"1"},
-			"profiles": []string{"core", "big-endian", "deep", "mmap", "data"},
+			"profiles": []string{"core", "big-endian", "deep", "mmap", "data", "held-mmap", "held-read"},
 		}
 	}
 	defer func() {
@@ -98,11 +121,8 @@ func answer(line string) (reply object) {
 		}
 		reply["id"] = fields[1]
 	}()
-	if fields[0] != "load" || len(fields) < 4 {
-		return object{"status": "unsupported", "message": "unknown request"}
-	}
 	options := map[string]string{"via": "mmap", "level": "open", "data": "sha256"}
-	for _, field := range fields[3:] {
+	for _, field := range fields[2:] { // a path, which begins with a slash, is no key that is known
 		key, value, _ := strings.Cut(field, "=")
 		// Unknown keys are skipped, as the protocol says; an unknown value of a known key is told.
 		if _, known := options[key]; known && !slices.Contains(choices, field) {
@@ -110,7 +130,16 @@ func answer(line string) (reply object) {
 		}
 		options[key] = value
 	}
-	return load(fields[2], options)
+	switch verb := fields[0]; {
+	case (verb == "load" || verb == "open") && len(fields) > 3:
+		return load(fields[2], options, verb == "open")
+	case verb == "check" && held != nil:
+		check(held.CheckUnmodified())
+		return object{"status": "unmodified"}
+	case verb == "access" && held != nil:
+		return accept(held, options["data"])
+	}
+	return object{"status": "unsupported", "message": "unknown request"}
 }
 
 func main() {
