@@ -26,14 +26,19 @@ template <class T = py::object> T owned(PyObject *object) {
     return py::reinterpret_steal<T>(object);
 }
 
+/// Takes back the Python error that was expected; another one (no memory) goes on.
+void clear(PyObject *expected) {
+    if (!PyErr_ExceptionMatches(expected))
+        throw py::error_already_set();
+    PyErr_Clear();
+}
+
 py::object to_str(std::string_view name) {
     PyObject *const text =
         PyUnicode_DecodeUTF8(name.data(), static_cast<py::ssize_t>(name.size()), nullptr);
     if (text != nullptr)
         return py::reinterpret_steal<py::object>(text);
-    if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) // no memory
-        throw py::error_already_set();
-    PyErr_Clear();
+    clear(PyExc_UnicodeDecodeError);
     throw Error(Code::modified, "a name was overwritten since the file was opened", {}, "OPEN-10");
 }
 
@@ -88,7 +93,7 @@ template <class Work> auto without_gil(Work work) {
 std::string to_path(const py::str &path) {
     PyObject *const encoded = PyUnicode_EncodeFSDefault(path.ptr());
     if (encoded == nullptr) {
-        PyErr_Clear();
+        clear(PyExc_UnicodeEncodeError);
         throw Error(Code::io, "the path cannot be encoded for the file system", {}, "OPEN-11");
     }
     return py::reinterpret_steal<py::bytes>(encoded);
@@ -176,7 +181,7 @@ class Opened {
         py::ssize_t size = 0;
         const char *const utf8 = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
         if (utf8 == nullptr) { // a lone surrogate is in no name (NAME-4)
-            PyErr_Clear();
+            clear(PyExc_UnicodeEncodeError);
             return -1;
         }
         const auto found = opened.find({utf8, static_cast<std::size_t>(size)});
