@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::panic::catch_unwind;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -77,15 +77,15 @@ struct Description<'a, S> {
 /// Digests by place: many names for one tensor cost one pass over its bytes.
 type Digests = HashMap<Range<*const u8>, String>;
 
-fn describe<'a>(tensor: Tensor<'a>, options: &Options, digests: &mut Digests) -> impl Serialize + 'a {
+fn describe<'a>(tensor: Tensor<'a>, via: Via, content: &str, digests: &mut Digests) -> impl Serialize + 'a {
     let bytes = tensor.bytes();
-    let in_hex = options.content == "hex" && bytes.len() <= MAX_HEX;
+    let in_hex = content == "hex" && bytes.len() <= MAX_HEX;
     let data = in_hex.then(|| {
         let mut text = String::new();
         tensor.little_endian(|piece| text += &hex::encode(piece));
         text
     });
-    let sha256 = (!in_hex && options.content != "none").then(|| {
+    let sha256 = (!in_hex && content != "none").then(|| {
         let hash = || {
             let mut hasher = Sha256::new();
             tensor.little_endian(|piece| hasher.update(piece));
@@ -98,56 +98,81 @@ fn describe<'a>(tensor: Tensor<'a>, options: &Options, digests: &mut Digests) ->
         dtype: tensor.dtype().name,
         shape: Lazy(move || tensor.shape()),
         nbytes: bytes.len(),
-        backing: if options.via == Via::Mmap { "mmap" } else { "copy" },
+        backing: if via == Via::Mmap { "mmap" } else { "copy" },
         align: 1 << bytes.as_ptr().addr().trailing_zeros().min(16),
         data,
         sha256,
     }
 }
 
-fn load(id: &str, path: &str, options: &Options) -> weig_rust::Result<String> {
-    let file = File::open(path, options.via)?;
-    if options.deep {
-        file.verify()?;
-    }
+fn accepted(id: &str, file: &File, via: Via, content: &str) -> String {
     let tensors = Lazy(|| {
         let mut digests = Digests::new();
-        file.tensors().map(move |tensor| describe(tensor, options, &mut digests))
+        file.tensors().map(move |tensor| describe(tensor, via, content, &mut digests))
     });
     let (byte_order, count) = (file.byte_order(), file.tensors().len());
     let answer = Accepted { id, status: "accepted", byte_order, count, tensors };
-    Ok(serde_json::to_string(&answer).expect("strings and numbers"))
+    serde_json::to_string(&answer).expect("strings and numbers")
 }
 
-fn answer(line: &str) -> String {
+fn other(id: &str, status: &str, why: &str) -> String {
+    json!({"id": id, "status": status, "message": why}).to_string()
+}
+
+/// What the last `open` left open, and how it was opened.
+type Held = Option<(File, Via)>;
+
+/// Answers a request about a file.
+fn serve(id: &str, fields: &[&str], options: &Options, held: &mut Held) -> weig_rust::Result<String> {
+    match (fields, held) {
+        (&[verb @ ("load" | "open"), _, path, ..], held) => {
+            *held = None;
+            let file = File::open(path, options.via)?;
+            if options.deep {
+                file.verify()?;
+            }
+            let answer = accepted(id, &file, options.via, options.content);
+            *held = (verb == "open").then_some((file, options.via));
+            Ok(answer)
+        }
+        (&["check", ..], Some((file, _))) => {
+            file.check_unmodified()?;
+            Ok(other(id, "unmodified", "as it was opened"))
+        }
+        (&["access", ..], Some((file, via))) => Ok(accepted(id, file, *via, options.content)),
+        (_, _) => Ok(other(id, "unsupported", "unknown request")),
+    }
+}
+
+fn answer(line: &str, held: &mut Held) -> String {
     let fields: Vec<&str> = line.split('\t').collect();
     let id = fields.get(1).copied().unwrap_or_default();
-    let other = |status: &str, why: &str| json!({"id": id, "status": status, "message": why}).to_string();
-    match fields[..] {
-        ["hello", ..] => json!({
-            "protocol": 1, "loader": "weig-rust", "version": env!("CARGO_PKG_VERSION"), "language": "rust",
-            "spec": ["1"], "profiles": ["core", "big-endian", "deep", "mmap", "data"],
+    if fields[0] == "hello" {
+        return json!({
+            "protocol": 1, "loader": "weig-rust", "version": env!("CARGO_PKG_VERSION"), "language": "rust", "spec": ["1"],
+            "profiles": ["core", "big-endian", "deep", "mmap", "data", "held-mmap", "held-read"],
         })
-        .to_string(),
-        ["load", _, path, ref rest @ ..] => match Options::parse(rest) {
-            // A panic would be a fault of this program; it is told, not hidden.
-            Ok(options) => match catch_unwind(|| load(id, path, &options)) {
-                Ok(Ok(line)) => line,
-                Ok(Err(weig_rust::Error { code, field, message })) => json!({
-                    "id": id, "status": "rejected", "error": code, "message": message, "field": field,
-                })
-                .to_string(),
-                Err(_) => other("internal", "panic"),
-            },
-            Err(field) => other("unsupported", &format!("unknown value: {}", field.escape_default())),
+        .to_string();
+    }
+    // A path, which begins with a slash, is no key that is known.
+    match Options::parse(fields.get(2..).unwrap_or_default()) {
+        // A panic would be a fault of this program; it is told, not hidden.
+        Ok(options) => match catch_unwind(AssertUnwindSafe(|| serve(id, &fields, &options, held))) {
+            Ok(Ok(line)) => line,
+            Ok(Err(weig_rust::Error { code, field, message })) => json!({
+                "id": id, "status": "rejected", "error": code, "message": message, "field": field,
+            })
+            .to_string(),
+            Err(_) => other(id, "internal", "panic"),
         },
-        _ => other("unsupported", "unknown request"),
+        Err(field) => other(id, "unsupported", &format!("unknown value: {}", field.escape_default())),
     }
 }
 
 fn main() -> io::Result<()> {
+    let mut held = None;
     for line in io::stdin().lines() {
-        println!("{}", answer(&line?));
+        println!("{}", answer(&line?, &mut held));
         io::stdout().flush()?;
     }
     Ok(())
