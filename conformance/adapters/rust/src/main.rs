@@ -149,7 +149,8 @@ fn answer(line: &str, held: &mut Held) -> String {
     let id = fields.get(1).copied().unwrap_or_default();
     if fields[0] == "hello" {
         return json!({
-            "protocol": 1, "loader": "weig-rust", "version": env!("CARGO_PKG_VERSION"), "language": "rust", "spec": ["1"],
+            "protocol": 1, "loader": "weig-rust", "version": env!("CARGO_PKG_VERSION"), "language": "rust",
+            "spec": ["1"],
             "profiles": ["core", "big-endian", "deep", "mmap", "data", "held-mmap", "held-read"],
         })
         .to_string();
