@@ -28,7 +28,7 @@ SHARE = 4  # loaders that a process takes at a time
 SLOW = "slow"  # the tag of cases that take long
 NOT_STARTED = "not-started"  # the outcome of a vice whose adapter does not even say hello
 TIMEOUT = 4.0  # seconds a case ...
-PATIENCE = 4  # ... so many times that for costly ones, whose right loader is slow on a busy host
+COSTLY_TIMEOUT = 6.0  # ... and for costly ones, whose right loader is slow on a busy host
 REPEATS = 1  # enough to tell what is wrong alone from what is wrong after other cases
 FAULTS = 5  # after so many the rest of the cases is not run: each costs two processes
 
@@ -133,7 +133,7 @@ def _shares(manifest: Manifest, vices: Sequence[Vice], how: Options) -> Iterator
     costly = [vice for vice in vices if vice.costly]
     others = [vice for vice in vices if not vice.costly]
     quick = [case for case in manifest.cases if SLOW not in case.tags]
-    patient = replace(how, timeout=PATIENCE * how.timeout)
+    patient = replace(how, timeout=COSTLY_TIMEOUT)
     for start in range(0, len(costly), SHARE):
         yield manifest, manifest.cases, costly[start : start + SHARE], patient
     for start in range(0, len(others), SHARE):

@@ -37,6 +37,8 @@ def test_kinds_and_tags() -> None:
         "core",
         "big-endian",
         "deep",
+        "held-mmap",
+        "held-read",
     }
 
 
