@@ -7,16 +7,16 @@ loader may die late of what it did early; where neither repeats, the case is *or
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from weig.conformance.adapter import START_TIMEOUT, Adapter, greet
-from weig.conformance.guard.setup import Guard
+from weig.conformance.adapter import Adapter, greet
 from weig.conformance.held import Step, alter, talk
 from weig.conformance.manifest import Case
+from weig.conformance.memory import Scales
+from weig.conformance.options import FAULTS, Budget, Job, Options
 from weig.conformance.outcome import Outcome, Result
 from weig.conformance.pace import TRIES, allowed, shortest
 from weig.conformance.process import Ending, Fault, FaultKind, Reply, StartError, Worker
@@ -24,7 +24,6 @@ from weig.conformance.protocol import (
     Answer,
     Hello,
     ProtocolError,
-    hello_request,
     load_request,
     parse_answer,
 )
@@ -38,78 +37,13 @@ from weig.conformance.staging import (
 )
 from weig.conformance.verdict import Verdict, judge, unclaimed
 
-__all__ = ["Budget", "Job", "Lane", "Options"]
+__all__ = ["Lane"]
 
-MAX_HANGS = 5  # cases of one adapter that hang; then the rest is not run
 GIANT = 1 << 30  # bytes; a wrong answer about a larger file is not repeated
 SLOWEST_READ = 100 << 20  # bytes a second that a loader may need for a giant file ...
 LONGEST_READ = 60.0  # ... in at most so many seconds more than a case has anyway
-MAX_REPEATS = 25  # wrong answers of one adapter that are repeated alone
 
-_FAULTS = {
-    FaultKind.CRASH: Outcome.CRASH,
-    FaultKind.HANG: Outcome.HANG,
-    FaultKind.GARBAGE: Outcome.GARBAGE,
-}
 _WRONG = frozenset({Outcome.WRONG_VERDICT, Outcome.WRONG_CONTENT, Outcome.INTERNAL})
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to run. ``timeout`` is in seconds a case, ``memory`` in bytes over the base line.
-
-    With ``memory`` None nobody's memory is measured.
-    After so many ``hangs``, or so many ``faults`` (crashes, hangs, garbage), of one adapter the
-    rest is not run; so many of its wrong answers (``repeats``) are repeated alone.
-    """
-
-    isolation: str = "auto"
-    jobs: int = 1
-    timeout: float = 10.0
-    seed: int = 0
-    strict_codes: bool = False
-    via: str | None = None
-    memory: int | None = 64 << 20
-    repeats: int = MAX_REPEATS
-    hangs: int = MAX_HANGS
-    faults: int | None = None
-    guard: Guard | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A case under its number; the order of the numbers is the shuffled one."""
-
-    number: str
-    case: Case
-
-
-@dataclass
-class Budget:
-    """What is left, for one adapter, of the repeats, hangs and faults that a run can afford."""
-
-    repeats: int
-    hangs: int
-    faults: int | None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def repeat(self) -> bool:
-        """Takes one repeat; False where none is left."""
-        with self.lock:
-            self.repeats -= 1
-            return self.repeats >= 0
-
-    def count(self, outcome: Outcome) -> None:
-        """Counts one result."""
-        with self.lock:
-            self.hangs -= outcome is Outcome.HANG
-            if self.faults is not None:
-                self.faults -= outcome in _FAULTS.values()
-
-    @property
-    def spent(self) -> bool:
-        """Whether no further case is worth its time."""
-        return self.hangs <= 0 or (self.faults is not None and self.faults <= 0)
 
 
 @dataclass
@@ -127,7 +61,7 @@ class Lane:
     room: Path
     budget: Budget
     worker: Worker | None = None
-    base_peaks: tuple[int, int] | None = None
+    scales: Scales | None = None  # made when the first case is weighed
     paces: dict[str, float | None] = field(default_factory=dict)  # seconds by case
     previous: Job | None = None  # the last case that the live worker answered
     results: dict[str, Result] = field(default_factory=dict)
@@ -203,7 +137,7 @@ class Lane:
             result = self._judge(job, staged, step, reply)
         finally:
             clear(self.room)
-        if result.outcome in _FAULTS.values():
+        if result.outcome in FAULTS.values():
             self.close()
             return self._after_fault(job, result)
         self.previous = job
@@ -236,7 +170,7 @@ class Lane:
         if self.previous is None:
             return False
         alone = self._alone(self.previous)
-        if alone.outcome not in _FAULTS.values():
+        if alone.outcome not in FAULTS.values():
             return False
         self.results[self.previous.case.ident] = alone
         return True
@@ -264,7 +198,12 @@ class Lane:
         result = self._judge(job, staged, step, reply)
         clear(self.room)
         result = replace(result, stderr="" if result.outcome is Outcome.PASS else ending.stderr)
-        return self._weighed(job, result, (own, ending.peak_rss)) if measured else result
+        if not measured:
+            return result
+        self.scales = self.scales or Scales(self.adapter)
+        # It may hold the file, and swap it.
+        room = (self.options.memory or 0) + 2 * job.case.size
+        return self.scales.weighed(result, (own, ending.peak_rss), room)
 
     def _stage(self, job: Job) -> Staged:
         staged = stage(job.case, self.sources, self.room, job.number)
@@ -278,31 +217,6 @@ class Lane:
 
     def _weighs(self, job: Job) -> bool:
         return self.options.memory is not None and "memory" in job.case.tags
-
-    def _weighed(self, job: Job, result: Result, peaks: tuple[int, int]) -> Result:
-        """A result that is right, unless its process needed too much memory."""
-        if self.base_peaks is None:
-            self.base_peaks = self._measure_base()
-        # What a process waited for counts what the suite had when it started it: see Ending.
-        suite = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        own, waited = self.base_peaks
-        pairs = zip(peaks, (own, max(waited, suite)), strict=True)
-        over, base = max((peak - base, base) for peak, base in pairs if peak and base)
-        # A loader may hold the file, and swap it.
-        limit = (self.options.memory or 0) + 2 * job.case.size
-        if result.outcome is not Outcome.PASS or over <= limit:
-            return result
-        text = f"{over >> 20} MiB over its base line of {base >> 20} MiB"
-        return replace(
-            result, outcome=Outcome.MEMORY, detail=f"{text}; the limit is {limit >> 20} MiB"
-        )
-
-    def _measure_base(self) -> tuple[int, int]:
-        """The peaks of a process that only says hello: its own, and with all that it waited for."""
-        worker = self.adapter.start()
-        worker.ask(hello_request(), START_TIMEOUT)
-        own = worker.own_peak()
-        return own, worker.finish(START_TIMEOUT).peak_rss
 
     def _talk(
         self,
@@ -390,7 +304,7 @@ class Lane:
             text = reply.text
             if reply.kind is FaultKind.HANG and (pace := self._pace(job)):
                 text = f"{text}, and {pace[0].ident} took {pace[1]:.4f} s"
-            return self._result(job, _FAULTS[reply.kind], text, reply.seconds, stderr)
+            return self._result(job, FAULTS[reply.kind], text, reply.seconds, stderr)
         try:
             answer = parse_answer(reply.line, job.number)
         except ProtocolError as error:

@@ -17,8 +17,9 @@ import pytest
 from weig.conformance import known, manifest, runner
 from weig.conformance.adapter import Adapter, greet, label_of
 from weig.conformance.known import Known, KnownError
-from weig.conformance.lane import Budget, Job, Lane, Options
+from weig.conformance.lane import Lane
 from weig.conformance.manifest import Case, Manifest
+from weig.conformance.options import Budget, Job, Options
 from weig.conformance.outcome import Bucket, Outcome, Result, SuiteError, bucket
 from weig.conformance.process import no_core_files
 from weig.conformance.report_text import failure, not_started

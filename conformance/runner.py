@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from weig.conformance.adapter import Adapter, Started, greet
-from weig.conformance.lane import Budget, Job, Lane, Options
+from weig.conformance.lane import Lane
 from weig.conformance.manifest import Case, Manifest
+from weig.conformance.options import Budget, Job, Options
 from weig.conformance.outcome import Outcome, Result
 from weig.conformance.process import Worker, no_core_files
 from weig.conformance.protocol import Hello

@@ -17,8 +17,8 @@ from weig.conformance.guard import build, tail
 from weig.conformance.guard.build import MissingError
 from weig.conformance.guard.passes import Place, Watched, watch
 from weig.conformance.guard.setup import Mode
-from weig.conformance.lane import Options
 from weig.conformance.manifest import Case, Manifest
+from weig.conformance.options import Options
 from weig.conformance.outcome import Bucket, Outcome, Result, SuiteError, bucket
 from weig.conformance.protocol import Hello
 from weig.conformance.runner import Run

@@ -10,8 +10,8 @@ from weig.conformance.adapter import Started
 from weig.conformance.guard import proof
 from weig.conformance.guard.proof import Proof
 from weig.conformance.guard.setup import LARGEST, Guard, Mode
-from weig.conformance.lane import Options
 from weig.conformance.manifest import Case, Manifest
+from weig.conformance.options import Options
 from weig.conformance.outcome import Bucket, Difference, Outcome, Result, bucket
 from weig.conformance.protocol import Accepted, Answer, Rejected, TensorAnswer
 from weig.conformance.runner import Run, run, shuffled
