@@ -20,6 +20,7 @@ from weig.spec.errors import WeigError
 
 LANGUAGES = {"pure": "python", "c": "c", "cpp": "c++", "kaitai": "python"}
 PROFILES = ("core", "data", "big-endian", "deep", "held-mmap", "held-read")
+LEVELS = ("open", "deep")
 HEX_LIMIT = 4096  # bytes of a tensor that data=hex shows
 MAX_ALIGN = 65536
 # The largest file that reading loaders copy in a test: past the longest read(2) of Linux, and no
@@ -70,7 +71,7 @@ class Adapter:
                 return {"id": ident, **_refusals(self._load, path, _keys(keys), verb == "open")}
             case ["check", ident, *_] if self._held is not None:
                 return {"id": ident, **_refusals(_check, self._held)}
-            case ["access", ident, *keys] if self._held is not None:
+            case ["access", ident, *keys] if self._held and _data(_keys(keys)) in CONTENT:
                 return {"id": ident, **_refusals(accepted, self._held, _data(_keys(keys)))}
         return {
             "id": fields[1] if len(fields) > 1 else "",
@@ -84,8 +85,12 @@ class Adapter:
             self._held.close()
             self._held = None
         mode = keys.get("via", self._mode)
-        if mode not in MODES:
-            return {"status": "unsupported", "message": f"no mode {mode!r}"}
+        for key, value, known in (
+            ("via", mode, MODES), ("data", _data(keys), CONTENT),
+            ("level", keys.get("level", "open"), LEVELS),
+        ):  # fmt: skip
+            if value not in known:
+                return {"status": "unsupported", "message": f"no {key} {value!r}"}
         if mode == "read" and _is_good_giant(path, self._backend):
             return {"status": "unsupported", "message": f"more than {MAX_READ} bytes to copy"}
         file = open(path, mode=cast(Mode, mode), backend=self._backend)
@@ -156,7 +161,7 @@ def _refusals(work: Callable[..., Answer], *arguments: Any) -> Answer:
 def accepted(file: ModelFile, data: str) -> Answer:
     from weig.backends.dlpack import address
 
-    show = CONTENT.get(data, _nothing)
+    show = CONTENT[data]
     base = address(file.read(0, file.file_size))
     tensors = []
     for view in file.views():
@@ -195,4 +200,8 @@ def _hex(view: TensorView) -> Answer:
     return {"data": view.tobytes().hex()} if view.nbytes <= HEX_LIMIT else _sha256(view)
 
 
-CONTENT: dict[str, Callable[[TensorView], Answer]] = {"sha256": _sha256, "hex": _hex}
+CONTENT: dict[str, Callable[[TensorView], Answer]] = {
+    "none": _nothing,
+    "sha256": _sha256,
+    "hex": _hex,
+}

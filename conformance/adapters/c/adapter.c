@@ -150,7 +150,12 @@ static char *next_field(char **rest) {
     return field;
 }
 
-static void read_key(struct request *request, const char *field) {
+static bool begins(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* False for a value that is not known. A key that is not known is ignored. */
+static bool read_key(struct request *request, const char *field) {
     if (strcmp(field, "data=sha256") == 0)
         request->content = SHA256;
     else if (strcmp(field, "data=hex") == 0)
@@ -159,6 +164,11 @@ static void read_key(struct request *request, const char *field) {
         request->deep = true;
     else if (strcmp(field, "via=read") == 0)
         request->mode = WEIG_READ;
+    else if (
+        strcmp(field, "data=none") != 0 && strcmp(field, "level=open") != 0 &&
+        strcmp(field, "via=mmap") != 0)
+        return !begins(field, "data=") && !begins(field, "level=") && !begins(field, "via=");
+    return true;
 }
 
 static void hello(FILE *out) {
@@ -271,13 +281,14 @@ static bool answer(char *line) {
         else if (strcmp(verb, "access") == 0)
             write = access_held;
     }
-    if (write == NULL) {
+    bool known = write != NULL;
+    for (const char *key; known && (key = next_field(&rest)) != NULL;)
+        known = read_key(&request, key);
+    if (!known) {
         begin_answer(stdout, id == NULL ? "" : id, "unsupported");
         putc('}', stdout);
         return true;
     }
-    for (const char *key; (key = next_field(&rest)) != NULL;)
-        read_key(&request, key);
     return write_answer(write, &request);
 }
 

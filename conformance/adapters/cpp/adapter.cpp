@@ -2,6 +2,7 @@
 /// The C++ library behind the adapter protocol (conformance/PROTOCOL.md): reads requests from
 /// standard input, answers each with one line of JSON, and ends with the input.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -39,6 +40,17 @@ Fields split(std::string_view line) {
 
 bool has(const Fields &fields, std::string_view field) {
     return std::ranges::find(fields, field) != fields.end();
+}
+
+/// Whether each key of a request that is known has a value that is.
+bool all_known(const Fields &fields) {
+    constexpr std::array<std::string_view, 7> known = {
+        "data=none", "data=sha256", "data=hex", "level=open", "level=deep", "via=mmap", "via=read"};
+    return std::ranges::all_of(fields, [&](std::string_view field) {
+        const bool is_ours =
+            field.starts_with("data=") || field.starts_with("level=") || field.starts_with("via=");
+        return !is_ours || std::ranges::find(known, field) != known.end();
+    });
 }
 
 std::string hello() {
@@ -140,6 +152,8 @@ json::Object Session::load(const Fields &fields, bool hold) {
 
 json::Object Session::dispatch(const Fields &fields) try {
     const std::string_view verb = fields[0];
+    if (!all_known(fields))
+        return json::Object().member("status", "unsupported");
     if ((verb == "load" || verb == "open") && fields.size() >= 3)
         return load(fields, verb == "open");
     if (verb == "check" && held_) {

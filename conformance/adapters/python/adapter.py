@@ -23,6 +23,8 @@ HELLO = {
     "dtypes": [dtype.name for dtype in DTYPES],
 }
 
+KEYS = {"data": ("sha256", "hex", "none"), "level": ("open", "deep"), "via": ("mmap", "read")}
+
 Answer = dict[str, Any]
 
 
@@ -102,6 +104,8 @@ class Session:
     def work(self, fields: list[str]) -> Answer:
         """The answer to one request without its id; raises WeigError for a refusal."""
         options = dict(field.partition("=")[::2] for field in fields if "=" in field)
+        if any(options.get(key, known[0]) not in known for key, known in KEYS.items()):
+            return {"status": "unsupported", "message": "no such value"}
         match fields:
             case ["load" | "open" as verb, _, path, *_]:
                 return self.load(path, options, verb == "open")
