@@ -33,7 +33,7 @@ lint: $(VENV)/lint
 	$(BIN)/ruff format --check
 	$(BIN)/clang-format --dry-run -Werror backends/*.c backends/c/*.[ch] backends/cpp/*.[ch]pp \
 	  conformance/adapters/c/*.[ch] conformance/adapters/cpp/*.[ch]pp \
-	  conformance/guard/*.c conformance/vices/*.c tests/guard_maps.c
+	  conformance/guard/*.c conformance/vices/*.c tests/*.c tests/c/*.c
 	$(BIN)/mypy
 
 # mypy reads no import hooks: show it this directory under the name weig.

@@ -2,12 +2,12 @@
  *
  * For one file, by the environment:
  *   FAULTS_FILE=path           the file that it is about
- *   FAULTS_READ=short          every other call that reads it is interrupted, the next gives 7 bytes at most
- *   FAULTS_READ=holes:ERRNO    to ask where its holes are gives that error
+ *   FAULTS_READ=short          every other call that reads it is interrupted, the next gives 7
+ * bytes at most FAULTS_READ=holes:ERRNO    to ask where its holes are gives that error
  *   FAULTS_READ=cut:N:SIZE     the N-th call that reads or maps it finds the file cut to SIZE bytes
- *   FAULTS_LOG=path            gets a byte for every fault that was made: a test that finds it empty proved nothing
- * For all files, by two functions (ctypes):
- *   faults_kill_at(N)          SIGKILL before the N-th step; each call that writes is a step, and what follows it one more
+ *   FAULTS_LOG=path            gets a byte for every fault that was made: a test that finds it
+ * empty proved nothing For all files, by two functions (ctypes): faults_kill_at(N)          SIGKILL
+ * before the N-th step; each call that writes is a step, and what follows it one more
  *   faults_short_writes(1)     every other write is interrupted, the next takes 7 bytes at most
  */
 #define _GNU_SOURCE
@@ -39,7 +39,8 @@ static int is_ours(int fd) {
 }
 
 static void note(void) {
-    const int fd = (int)syscall(SYS_open, getenv("FAULTS_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    const int fd =
+        (int)syscall(SYS_open, getenv("FAULTS_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600);
     syscall(SYS_write, fd, "!", 1L);
     syscall(SYS_close, fd);
 }
@@ -150,10 +151,10 @@ static void step(void) {
 }
 
 /* Between two steps stands one call. `errno` is the call's. */
-#define STEPPED(type, call)     \
-    step();                     \
-    const type result = (call); \
-    step();                     \
+#define STEPPED(type, call)                                                                        \
+    step();                                                                                        \
+    const type result = (call);                                                                    \
+    step();                                                                                        \
     return result
 
 static ssize_t writable(size_t size) {
