@@ -102,11 +102,12 @@ def _check_regions(count: int, meta_offset: int, data_offset: int, file_size: in
         raise _bad("BAD_META_TABLE", "meta_offset", f"{meta_offset} is no multiple of 8", "META-2")
     if data_offset % DATA_ALIGN:
         raise _bad("MISALIGNED", "data_offset", f"{data_offset} is no multiple of 64", "REGION-1")
-    if data_offset > file_size - SENTINEL_SIZE:
+    end = file_size - SENTINEL_SIZE
+    if data_offset > end:
         raise _bad(
             "BAD_DATA_REGION",
             "data_offset",
-            f"{data_offset} is past the end of the data, {file_size - SENTINEL_SIZE}",
+            f"{data_offset} is past the end of the data, {end}",
             "REGION-2",
         )
     if meta_offset > data_offset or count > (data_offset - meta_offset) // RECORD_SIZE:

@@ -109,7 +109,7 @@ class PureFile:
     def prefetch(self, wait: bool) -> None:
         memory = self._buffer.obj
         start = self._header.data_offset & -mmap.PAGESIZE
-        if not isinstance(memory, mmap.mmap) or self.file_size == start:
+        if not isinstance(memory, mmap.mmap):
             return
         advice = POPULATE_READ if wait else mmap.MADV_WILLNEED
         try:
