@@ -3,6 +3,7 @@
 # make lint   formatters, linters, type checker
 # make asan   the tests of the native loaders and the suite again, under AddressSanitizer and UndefinedBehaviorSanitizer
 # make hosts  the suite over the C and C++ libraries on other kinds of hosts: big-endian, 32 bits, strict alignment (qemu-user)
+# make mutation  mutants of the pure loader, with the suite as the test; takes half an hour
 # make spec   regenerate spec/generated from spec/weig.ksy (needs Node, Java, Maven); make spec-check fails where it is stale (Node will do)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -54,6 +55,11 @@ asan:
 hosts: $(VENV)/ok
 	.ci/hosts $(BIN)/weig
 
+# One process a processor. Nothing is changed in this tree: see tests/mutation/measure.py.
+mutation: $(VENV)/ok
+	$(BIN)/pip install -q 'cosmic-ray~=8.7'
+	nice $(BIN)/python tests/mutation/measure.py
+
 spec: tools/node_modules .build/ksc/ok
 	node tools/ksc.mjs
 
@@ -75,4 +81,4 @@ help:
 clean:
 	rm -rf $(VENV) .build
 
-.PHONY: run test lint asan hosts spec spec-check help clean
+.PHONY: run test lint asan hosts mutation spec spec-check help clean
