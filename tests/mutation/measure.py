@@ -50,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", "-j", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--module", default="*", metavar="GLOB", help="only modules like this")
-    parser.add_argument("--resume", action="store_true", help="go on where the last run stopped")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on where a run of this tree stopped"
+    )
     args = parser.parse_args(argv)
     os.chdir(ROOT)
     start = time.monotonic()
@@ -77,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def copy(folder: Path, modules: Sequence[Path]) -> Path:
     """A copy of the work tree and of what was built of it, importable as weig, compiled."""
+    shutil.rmtree(folder, ignore_errors=True)
     tree = folder / "weig"
     listing = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
@@ -230,7 +233,9 @@ def report(session: WorkDB, modules: Sequence[Path]) -> bool:
     print(f"{'':<{width}}", *(f"{column:>9}" for column in columns))
     for name, count in counts.items():
         print(f"{name:<{width}}", *(f"{count[column]:>9}" for column in columns))
-    print(f"{skipped} more left out: see {CONFIG}")
+    print(f"{skipped} more are left out: see {CONFIG}")
+    total, lived = counts["all"]["mutants"], counts["all"][SURVIVED]
+    print(f"{total - lived} of {total} are caught, {lived} survive")
     explanations = [one for one in read() if Path(one.module) in modules]
     for one in (missing := unexplained(survivors, explanations)):
         print(f"SURVIVES, NOT EXPLAINED  {one.module} {one.function}\n  - {one.line}")
