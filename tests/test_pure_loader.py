@@ -299,9 +299,27 @@ def test_the_ends_come_in_pieces(
     assert source.Source(put(tmp_path, content)).ends() == (content[:64], content[-8:])
 
 
-def test_a_file_system_that_knows_no_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hole_that_has_grown(tmp_path: Path) -> None:
+    path = tmp_path / "hole"
+    path.touch()
+    os.truncate(path, 8192)
+    opened = source.Source(str(path))
+    os.truncate(path, 20000)
+    assert bytes(opened.memory("read")) == bytes(8192)
+
+
+def test_a_file_that_is_cut_within_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, offset: 0)
+    with pytest.raises(WeigError, match="TRUNCATED"):
+        source.Source(put(tmp_path, TWO.bytes())).memory("read")
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EINVAL])
+def test_a_file_system_that_knows_no_holes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     def refuse(*_: int) -> int:
-        raise OSError(errno.EINVAL, "no holes")
+        raise OSError(number, "no holes")
 
     monkeypatch.setattr(os, "lseek", refuse)
     assert bytes(source.Source(put(tmp_path, b"abc" * 5000)).memory("read")) == b"abc" * 5000
