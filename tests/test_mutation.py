@@ -18,7 +18,7 @@ import survivors  # noqa: E402
 sys.path.remove(str(FOLDER))
 
 KEYS = {"module", "function", "line", "kind", "why", "mutants"}
-KINDS = {"equivalent", "implied", "message", "speed", "size", "elsewhere"}  # as the file says
+KINDS = {"equivalent", "implied", "message", "speed", "size"}  # as the file says
 
 
 def test_the_explanations_are_well_formed() -> None:
