@@ -25,10 +25,9 @@ public record Tensor(
         List<ByteBuffer> buffers) {
     private static final int CHUNK = 1 << 16; // a multiple of every unit
 
-    /** This tensor with its bytes. */
-    Tensor in(Source source, WeigFile.Mode mode) throws IOException {
-        var segments = source.segments(position, byteSize, mode);
-        return new Tensor(name, dtype, shape, position, byteSize, order, segments);
+    /** This tensor with its bytes, mapped or copied. */
+    Tensor in(Source source, boolean copy) throws IOException {
+        return new Tensor(name, dtype, shape, position, byteSize, order, source.segments(position, byteSize, copy));
     }
 
     @Override

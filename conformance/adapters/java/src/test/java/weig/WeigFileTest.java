@@ -20,6 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
+import weig.WeigFile.Option;
 
 /** The worked example of section 19, and what the conformance suite cannot see from outside. */
 class WeigFileTest {
@@ -69,18 +70,16 @@ class WeigFileTest {
         return all.toByteArray();
     }
 
-    private void refused(ErrorCode code, Path path) {
+    private void refused(String code, Path path) {
         WeigException e = assertThrows(
-                WeigException.class,
-                () -> WeigFile.open(path, WeigFile.Mode.MMAP, WeigFile.Level.DEEP)
-                        .close());
+                WeigException.class, () -> WeigFile.open(path, Option.DEEP).close());
         assertEquals(code, e.code(), e.getMessage());
     }
 
     @ParameterizedTest
-    @CsvSource({"false,MMAP", "false,READ", "true,MMAP", "true,READ"})
-    void workedExample(boolean big, WeigFile.Mode mode) throws IOException {
-        try (WeigFile file = WeigFile.open(write(example(big)), mode, WeigFile.Level.DEEP)) {
+    @CsvSource({"false,DEEP", "false,READ", "true,DEEP", "true,READ"})
+    void workedExample(boolean big, Option option) throws IOException {
+        try (WeigFile file = WeigFile.open(write(example(big)), option)) {
             assertEquals(big ? ByteOrder.BIG_ENDIAN : ByteOrder.LITTLE_ENDIAN, file.byteOrder());
             assertEquals(List.of("b", "w"), List.copyOf(file.tensors().keySet()));
             Tensor b = file.tensor("b");
@@ -130,12 +129,12 @@ class WeigFileTest {
         "200,01,NONZERO_PADDING",
         "264,20,BAD_SENTINEL",
     })
-    void oneByteChanged(int at, String hex, ErrorCode code) throws IOException {
+    void oneByteChanged(int at, String hex, String code) throws IOException {
         byte[] bytes = example(false);
         bytes[at] = HexFormat.of().parseHex(hex)[0];
         Path path = write(bytes);
         if (code == null) {
-            WeigFile.open(path, WeigFile.Mode.MMAP, WeigFile.Level.DEEP).close();
+            WeigFile.open(path, Option.DEEP).close();
         } else {
             refused(code, path);
         }
@@ -143,7 +142,7 @@ class WeigFileTest {
 
     @ParameterizedTest
     @CsvSource({"2,8,OVERLAP", "0,8,", "2,0,"})
-    void sameOffset(byte dtype, byte size, ErrorCode code) throws IOException {
+    void sameOffset(byte dtype, byte size, String code) throws IOException {
         byte[] bytes = example(false);
         bytes[64 + 8] = 0; // b becomes F32[2] at 256, where w is
         bytes[64 + 32] = 0;
@@ -158,7 +157,7 @@ class WeigFileTest {
         }
         Path path = write(bytes);
         if (code == null) {
-            WeigFile.open(path, WeigFile.Mode.READ, WeigFile.Level.DEEP).close();
+            WeigFile.open(path, Option.READ, Option.DEEP).close();
         } else {
             refused(code, path);
         }
@@ -169,18 +168,18 @@ class WeigFileTest {
         for (int n = 0; n < 272; n++) {
             byte[] cut = new byte[n];
             System.arraycopy(example(true), 0, cut, 0, n);
-            refused(n < 72 ? ErrorCode.TOO_SMALL : ErrorCode.TRUNCATED, write(cut));
+            refused(n < 72 ? "TOO_SMALL" : "TRUNCATED", write(cut));
         }
     }
 
     @Test
     void noRegularFile() throws IOException, InterruptedException {
-        refused(ErrorCode.NOT_REGULAR_FILE, folder);
-        refused(ErrorCode.IO, folder.resolve("missing"));
-        refused(ErrorCode.NOT_REGULAR_FILE, Path.of("/dev/zero"));
+        refused("NOT_REGULAR_FILE", folder);
+        refused("IO", folder.resolve("missing"));
+        refused("NOT_REGULAR_FILE", Path.of("/dev/zero"));
         Path fifo = folder.resolve("fifo");
         assertEquals(0, new ProcessBuilder("mkfifo", fifo.toString()).start().waitFor());
-        refused(ErrorCode.NOT_REGULAR_FILE, fifo);
+        refused("NOT_REGULAR_FILE", fifo);
     }
 
     @Test
@@ -190,23 +189,23 @@ class WeigFileTest {
         file.close();
         assertEquals(1.0f, w.buffers().get(0).getFloat(0));
         WeigException e = assertThrows(WeigException.class, () -> file.tensor("w"));
-        assertEquals(ErrorCode.CLOSED, e.code());
+        assertEquals("CLOSED", e.code());
     }
 
     @ParameterizedTest
-    @EnumSource(WeigFile.Mode.class)
-    void aChangeIsSeen(WeigFile.Mode mode) throws IOException {
+    @EnumSource
+    void aChangeIsSeen(Option option) throws IOException {
         Path path = write(example(false));
-        try (WeigFile file = WeigFile.open(path, mode, WeigFile.Level.OPEN)) {
+        try (WeigFile file = WeigFile.open(path, option)) {
             file.checkUnmodified();
             WeigException no = assertThrows(WeigException.class, () -> file.tensor("\u001b[2J"));
-            assertEquals(ErrorCode.NO_SUCH_TENSOR, no.code());
+            assertEquals("NO_SUCH_TENSOR", no.code());
             assertFalse(no.getMessage().contains("\u001b"));
             try (RandomAccessFile writer = new RandomAccessFile(path.toFile(), "rw")) {
-                writer.setLength(mode == WeigFile.Mode.READ ? 0 : 280);
+                writer.setLength(option == Option.READ ? 0 : 280);
             }
             WeigException e = assertThrows(WeigException.class, file::checkUnmodified);
-            assertEquals(ErrorCode.MODIFIED, e.code());
+            assertEquals("MODIFIED", e.code());
             assertEquals(1.0f, file.tensor("w").buffers().get(0).getFloat(0)); // OPEN-14
         }
     }

@@ -1,45 +1,42 @@
 package weig.adapter;
 
-import com.google.gson.stream.JsonWriter;
 import java.io.BufferedReader;
 import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
+import java.io.Writer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.HexFormat;
-import java.util.List;
-import java.util.Locale;
 import java.util.Map;
-import weig.ErrorCode;
+import java.util.Set;
+import java.util.stream.Stream;
 import weig.Tensor;
 import weig.WeigException;
 import weig.WeigFile;
+import weig.WeigFile.Option;
 
 /** Answers the requests of the conformance suite: a line in, a JSON object on one line out. */
 public final class Adapter {
     private static final int MOST_HEX = 4096;
     private static final int MOST_ALIGN = 65536;
-    private static final Map<String, List<String>> VALUES = Map.of(
-            "data", List.of("none", "sha256", "hex"), "via", List.of("mmap", "read"), "level", List.of("open", "deep"));
+    private static final Set<String> CHOICES =
+            Set.of("data=none", "data=sha256", "data=hex", "via=mmap", "via=read", "level=open", "level=deep");
+
+    private static final String HELLO = """
+            {"protocol": 1, "loader": "weig-java", "version": "1.0.0", "language": "java", "spec": ["1"], \
+            "profiles": ["core", "data", "big-endian", "mmap", "deep", "held-mmap", "held-read"]}""";
 
     /** A file, and how it was opened. */
-    private record Opened(WeigFile file, WeigFile.Mode mode) {}
-
-    /** A request that cannot be done here. */
-    private static final class Unsupported extends Exception {
-        private static final long serialVersionUID = 1L;
-
-        Unsupported(String message) {
-            super(message);
-        }
-    }
+    private record Opened(WeigFile file, String backing) {}
 
     /** What the last {@code open} left open; null where it did not. */
     private static Opened held;
@@ -51,127 +48,102 @@ public final class Adapter {
         var out = new BufferedWriter(new OutputStreamWriter(System.out, StandardCharsets.UTF_8));
         System.setOut(System.err); // standard output is the protocol's: no stray println may get there
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            var json = new JsonWriter(out);
-            json.setSerializeNulls(false); // a key without a value is left out
-            answer(json.beginObject(), line.split("\t", -1));
-            json.endObject().flush();
+            String[] words = (line + "\t").split("\t", -1); // an id, also where the request has none
+            if (words[0].equals("hello")) {
+                out.write(HELLO);
+            } else {
+                write(out, reply(words[0], words[1], words));
+            }
             out.write('\n');
             out.flush();
         }
     }
 
-    private static void answer(JsonWriter json, String[] words) throws IOException {
-        String id = words.length > 1 ? words[1] : "";
+    private static Object[] reply(String verb, String id, String[] words) throws IOException {
         try {
-            switch (words[0]) {
-                case "hello" -> hello(json);
-                case "load", "open" -> load(json, id, words);
-                case "check" -> {
-                    held().file.checkUnmodified();
-                    status(json, id, "unmodified", null);
-                }
-                case "access" -> accept(json, id, held(), options(words, 2).get("data"));
-                default -> throw new Unsupported("no such verb here");
-            }
-        } catch (Unsupported e) {
-            status(json, id, "unsupported", e.getMessage());
+            return answer(verb, id, words);
         } catch (WeigException e) { // the only way to a "rejected"
-            if (e.code() == ErrorCode.UNSUPPORTED) {
-                status(json, id, "unsupported", e.getMessage());
-            } else {
-                status(json, id, "rejected", e.getMessage());
-                json.name("error").value(e.code().name()).name("field").value(e.field());
-            }
+            return object("id", id, "status", "rejected", "error", e.code(), "message", e.getMessage());
         } catch (RuntimeException | Error e) { // a fault of ours, and said to be one
             e.printStackTrace();
-            status(json, id, "internal", WeigException.escape(e.toString()));
+            return object("id", id, "status", "internal", "message", WeigException.escape(e.toString()));
         }
     }
 
-    private static void status(JsonWriter json, String id, String status, String message) throws IOException {
-        json.name("id").value(id).name("status").value(status).name("message").value(message);
-    }
-
-    private static void hello(JsonWriter json) throws IOException {
-        json.name("protocol").value(1).name("language").value("java");
-        json.name("loader").value("weig-java").name("version").value("1.0.0");
-        json.name("spec").beginArray().value("1").endArray();
-        json.name("profiles").beginArray();
-        for (String profile : List.of("core", "data", "big-endian", "mmap", "deep", "held-mmap", "held-read")) {
-            json.value(profile);
-        }
-        json.endArray();
-    }
-
-    private static Map<String, String> options(String[] words, int from) throws Unsupported {
+    private static Object[] answer(String verb, String id, String[] words) throws IOException {
         var options = new HashMap<>(Map.of("data", "none", "via", "mmap", "level", "open"));
-        for (int i = from; i < words.length; i++) {
-            int equals = words[i].indexOf('=');
-            String key = words[i].substring(0, Math.max(equals, 0));
-            String value = words[i].substring(equals + 1);
-            if (!VALUES.getOrDefault(key, List.of(value)).contains(value)) {
-                throw new Unsupported("this value is not known: " + words[i]);
+        for (String word : words) { // no verb, id or path looks like an option that is known
+            String[] pair = word.split("=", 2);
+            if (pair.length == 2 && options.replace(pair[0], pair[1]) != null && !CHOICES.contains(word)) {
+                return object("id", id, "status", "unsupported", "message", WeigException.escape(word));
             }
-            options.put(key, value);
         }
-        return options;
+        if ((verb.equals("load") || verb.equals("open")) && words.length > 3) {
+            return load(verb, id, Path.of(words[2]), options);
+        } else if (verb.equals("check") && held != null) {
+            held.file.checkUnmodified();
+            return object("id", id, "status", "unmodified");
+        } else if (verb.equals("access") && held != null) {
+            return accepted(id, held, options.get("data"));
+        }
+        return object("id", id, "status", "unsupported", "message", "no such verb here, or no file is held open");
     }
 
-    private static void load(JsonWriter json, String id, String[] words) throws IOException, Unsupported {
-        if (words.length < 3) {
-            throw new Unsupported("an id and a path are needed");
+    private static Object[] load(String verb, String id, Path path, Map<String, String> options) throws IOException {
+        release();
+        var how = EnumSet.noneOf(Option.class);
+        if (options.get("via").equals("read")) {
+            how.add(Option.READ);
         }
+        if (options.get("level").equals("deep")) {
+            how.add(Option.DEEP);
+        }
+        var file = WeigFile.open(path, how.toArray(Option[]::new));
+        held = new Opened(file, how.contains(Option.READ) ? "copy" : "mmap");
+        try {
+            return accepted(id, held, options.get("data"));
+        } finally {
+            if (!verb.equals("open")) {
+                release(); // its tensors stay
+            }
+        }
+    }
+
+    private static void release() throws IOException {
         if (held != null) {
             held.file.close();
             held = null;
         }
-        var options = options(words, 3);
-        var mode = WeigFile.Mode.valueOf(options.get("via").toUpperCase(Locale.ROOT));
-        var level = WeigFile.Level.valueOf(options.get("level").toUpperCase(Locale.ROOT));
-        var opened = new Opened(WeigFile.open(Path.of(words[2]), mode, level), mode);
-        try {
-            accept(json, id, opened, options.get("data"));
-            if (words[0].equals("open")) {
-                held = opened;
-            }
-        } finally {
-            if (held == null) {
-                opened.file.close();
-            }
-        }
     }
 
-    private static Opened held() throws Unsupported {
-        if (held == null) {
-            throw new Unsupported("no file is held open");
-        }
-        return held;
-    }
-
-    private static void accept(JsonWriter json, String id, Opened opened, String data) throws IOException {
+    private static Object[] accepted(String id, Opened opened, String data) throws WeigException {
         var tensors = opened.file.tensors().values();
-        // All that can fail comes before the first key of the answer. Aliases are hashed once.
-        var contents = new HashMap<Long, String>();
+        var order = opened.file.byteOrder() == ByteOrder.BIG_ENDIAN ? "big" : "little";
+        var contents = new HashMap<Long, String>(); // all that can fail comes first; aliases are hashed once
         if (!data.equals("none")) {
             for (Tensor tensor : tensors) {
                 contents.computeIfAbsent(place(tensor), place -> isHex(tensor, data) ? hex(tensor) : sha256(tensor));
             }
         }
-        json.name("id").value(id).name("status").value("accepted").name("byte_order");
-        json.value(opened.file.byteOrder() == ByteOrder.BIG_ENDIAN ? "big" : "little");
-        json.name("count").value(tensors.size()).name("tensors").beginArray();
-        for (Tensor tensor : tensors) {
-            json.beginObject().name("name").value(tensor.name());
-            json.name("dtype").value(tensor.dtype().name()).name("shape").beginArray();
-            for (long dim : tensor.shape()) {
-                json.value(dim);
-            }
-            json.endArray().name("nbytes").value(tensor.byteSize());
-            json.name(isHex(tensor, data) ? "data" : "sha256").value(contents.get(place(tensor)));
-            json.name("backing").value(opened.mode == WeigFile.Mode.MMAP ? "mmap" : "copy");
-            json.name("align").value(align(tensor)).endObject();
-        }
-        json.endArray();
+        Stream<Object[]> list = tensors.stream().map(tensor -> {
+            String key = isHex(tensor, data) ? "data" : "sha256";
+            return object(
+                    "name",
+                    tensor.name(),
+                    "dtype",
+                    tensor.dtype().name(),
+                    "shape",
+                    tensor.shape(),
+                    "nbytes",
+                    tensor.byteSize(),
+                    "backing",
+                    opened.backing,
+                    "align",
+                    align(tensor),
+                    key,
+                    contents.get(place(tensor)));
+        });
+        return object("id", id, "status", "accepted", "byte_order", order, "count", tensors.size(), "tensors", list);
     }
 
     /** Where a tensor's content lies: the same for aliases, and for all empty ones. */
@@ -202,5 +174,50 @@ public final class Adapter {
     private static int align(Tensor tensor) {
         int address = tensor.buffers().get(0).alignmentOffset(0, MOST_ALIGN); // modulo that
         return address == 0 ? MOST_ALIGN : Integer.lowestOneBit(address);
+    }
+
+    /** A JSON object, as its keys and values in turn. */
+    private static Object[] object(Object... pairs) {
+        return pairs;
+    }
+
+    /** Writes an object without the keys that have no value, a list of any kind, a string, or a whole number. */
+    private static void write(Writer out, Object value) throws IOException {
+        if (value instanceof Object[] pairs) {
+            String before = "{";
+            for (int i = 0; i < pairs.length; i += 2) {
+                if (pairs[i + 1] != null) {
+                    out.write(before);
+                    write(out, pairs[i]);
+                    out.write(':');
+                    write(out, pairs[i + 1]);
+                    before = ",";
+                }
+            }
+            out.write('}');
+        } else if (value instanceof Stream<?> list) {
+            String before = "[";
+            for (var items = list.iterator(); items.hasNext(); ) {
+                out.write(before);
+                write(out, items.next());
+                before = ",";
+            }
+            out.write(before.equals("[") ? "[]" : "]");
+        } else if (value instanceof long[] shape) {
+            out.write(Arrays.toString(shape));
+        } else if (value instanceof String text) {
+            out.write('"');
+            for (int i = 0; i < text.length(); i++) {
+                char c = text.charAt(i);
+                if (c < ' ' || c == '"' || c == '\\') {
+                    out.write(String.format("\\u%04x", (int) c));
+                } else {
+                    out.write(c);
+                }
+            }
+            out.write('"');
+        } else {
+            out.write(value.toString());
+        }
     }
 }
