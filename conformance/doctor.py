@@ -17,6 +17,7 @@ from weig.conformance.manifest import Case
 from weig.conformance.outcome import Outcome, Result
 from weig.conformance.process import Fault, FaultKind, Reply, StartError, Worker, no_core_files
 from weig.conformance.protocol import (
+    PROFILES,
     Answer,
     Hello,
     ProtocolError,
@@ -111,6 +112,15 @@ def _conversation(worker: Worker, room: Path, timeout: float) -> Generator[Findi
         yield Finding(step, str(error), of_line(reply.line))
         return False
     yield Finding(step, hello=hello)
+
+    step = "it claims core, and profiles that there are"
+    strange = sorted(hello.profiles - set(PROFILES))
+    if strange or "core" not in hello.profiles:
+        problem = f"no such profile: {', '.join(strange)}" if strange else "core is not claimed"
+        hint = f"There are {', '.join(PROFILES)}. A case of what is not claimed is not run."
+        yield Finding(step, printable(problem), (hint,))
+    else:
+        yield Finding(step)
 
     missing = str(room / "0000.weig")
     for step, request, ident in (

@@ -20,6 +20,7 @@ __all__ = [
     "BACKINGS",
     "MAX_DATA",
     "MAX_LINE",
+    "PROFILES",
     "VERSION",
     "Accepted",
     "Answer",
@@ -45,6 +46,7 @@ MAX_LINE = 64 << 20  # bytes of the longest answer; bounds the memory of the sui
 MAX_ALIGN = 65536
 ALIGN_MAPPED = 64  # what the address of a mapped tensor must be a multiple of
 BACKINGS = ("mmap", "copy")
+PROFILES = ("core", "data", "big-endian", "deep", "mmap", "held-mmap", "held-read")
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")

@@ -136,6 +136,9 @@ def failure(
 
 def wanted(case: Case) -> str:
     """What the case expects, in words."""
+    if case.held is not None:
+        access = "; then the same tensors" if case.held.access else ""
+        return f"accepted; after the change {' or '.join(case.held.check)}{access}"
     if case.expect == "reject":
         return f"rejected with {' or '.join(case.errors) or 'any code'}"
     return "accepted" if case.expect == "accept" else "accepted or rejected"

@@ -180,6 +180,7 @@ HELLOS = {
     "mapped-mute": {**HELLO, "profiles": ["core", "data", "mmap"]},
     "only-core": {**HELLO, "profiles": ["core"]},
     "nothing": {**HELLO, "profiles": []},
+    "shouts": {**HELLO, "profiles": ["core", "DATA"]},
     "only-f32": {**HELLO, "dtypes": ["F32"]},
     "rank-1": {**HELLO, "limits": {"max_rank": 1}},
     "rank-1-can": {**HELLO, "limits": {"max_rank": 1}},

@@ -45,7 +45,7 @@ def doctor(toy: str, behaviour: str, *options: str) -> int:
         ("code", ["--strict-codes"], 1, "3 passed, 3 failed, 3 skipped"),
         ("segv", ["-k", "good-*"], 0, "2 passed, 0 failed, 0 skipped"),
         ("segv", ["--rule", "TOY-1", "-k", "bad-1"], 1, "0 passed, 1 failed, 0 skipped"),
-        ("nothing", ["--chapter", "good"], 0, "0 passed, 0 failed, 4 skipped"),
+        ("nothing", ["--chapter", "good"], 1, "0 passed, 0 failed, 4 skipped"),
         ("hello-2", ["--tag", "memory"], 3, "0 passed, 0 failed, 1 skipped"),
     ],
 )
@@ -65,6 +65,7 @@ def test_exit_status_and_last_line(
         (["run", "--known", "/nowhere.toml", "--", "true"], 2, "/nowhere.toml: No such file"),
         (["run", "--junit", "/nowhere/x.xml", "--", "true"], 2, "there is no folder /nowhere"),
         (["run", "--results", "/nowhere/x", "--", "true"], 2, "there is no folder /nowhere"),
+        (["run", "--html", "/tmp", "--", "true"], 2, "/tmp: is a folder"),
         (["merge", "/nowhere/x", "/nowhere/y"], 2, "there is no folder /nowhere"),
         (["run", "--manifest", "/nowhere", "--", "true"], 4, "cannot read the manifest"),
         (["compare", "/nowhere", "/nowhere"], 2, "No such file"),
@@ -149,6 +150,11 @@ def test_list(toy: str, capsys: Out) -> None:
     assert main(["conformance", "list", "--manifest", toy, "--tag", "none"]) == 2
 
 
+def test_a_profile_that_there_is_not_is_told(toy: str, capsys: Out) -> None:
+    assert run(toy, "shouts", "-k", "good-1") == 0
+    assert "claims a profile that there is not: DATA" in capsys.readouterr().err
+
+
 # --- the doctor
 
 
@@ -170,6 +176,8 @@ def test_the_doctor_finds_nothing_wrong(toy: str, capsys: Out) -> None:
         ("hello-repr", 3, "what PROTOCOL.md asks for", "json.dumps"),
         ("hello-2", 3, "what PROTOCOL.md asks for", "speaks protocol 2"),
         ("hello-mute", 3, "what PROTOCOL.md asks for", "profiles must be"),
+        ("nothing", 1, "claims core", "core is not claimed"),
+        ("shouts", 1, "profiles that there are", "no such profile: DATA"),
         ("dies-of-verb", 1, "unknown verb", "A Python exception"),
         ("number-id", 1, "does not exist", "The id is a string"),
         ("crlf", 1, "does not exist", "CR LF"),

@@ -218,10 +218,10 @@ def test_a_fresh_skeleton_and_the_doctor(
     monkeypatch.chdir(entry.folder)
     assert main(["conformance", "doctor", "--", *entry.run]) == 1
     out = capsys.readouterr().out.splitlines()
-    assert [line[:2] for line in out[:5]] == ["ok"] * 5
-    assert out[5] == "WRONG  it rejects a file that does not exist"
-    assert "unsupported: nothing is loaded yet: fill in " in out[6]
-    named = out[6].split()[-1]
+    assert [line[:2] for line in out[:6]] == ["ok"] * 6
+    assert out[6] == "WRONG  it rejects a file that does not exist"
+    assert "unsupported: nothing is loaded yet: fill in " in out[7]
+    named = out[7].split()[-1]
     assert any(path.as_posix().endswith(named) for path in entry.folder.rglob("*"))
 
 

@@ -212,7 +212,11 @@ def test_merge(suite: Manifest, files: list[str], tmp_path: Path, capsys: Any) -
     both, whole = results.read(out), some(suite)
     assert (both.adapters, both.results) == (whole.adapters, whole.results)
     assert capsys.readouterr().out == "15 passed, 2 failed, 1 skipped\n"
-    assert main(["conformance", "merge", str(out), files[0], files[0]]) == 2
+    before = out.read_bytes()
+    assert main(["conformance", "merge", str(out), *files]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert out.read_bytes() == before
+    assert main(["conformance", "merge", "--force", str(out), files[0], files[0]]) == 2
     assert "twice: first good-1" in capsys.readouterr().err
     assert results.read(out) == both  # a refusal writes nothing
 

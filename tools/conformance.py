@@ -133,7 +133,7 @@ def _doctor(args: argparse.Namespace) -> int:
     for finding in doctor.of_results(done.results, cases):
         sound &= _show(finding)
     again = " ".join(["weig conformance run", *adapter.again])
-    print(f"\n{'Sound. Next' if sound else 'It speaks well. For all cases'}: {again}")
+    print(f"\n{'Sound. Next' if sound else 'It speaks. For all cases'}: {again}")
     return EXIT_CONFORMS if sound else EXIT_FAILS
 
 

@@ -24,9 +24,16 @@ __all__ = ["add_compare", "add_files", "add_merge", "add_report", "check_files",
 
 
 def add_compare(actions: Any) -> None:
-    parser = actions.add_parser("compare", help="what changed between two results.jsonl")
-    parser.add_argument("old", type=Path, metavar="A")
-    parser.add_argument("new", type=Path, metavar="B")
+    parser = actions.add_parser(
+        "compare",
+        help="what changed between two results.jsonl",
+        description="Prints what changed from one run to another: what was fixed, broken (it "
+        "passed, and fails now), changed otherwise, is new, is gone. Adapters are known by their "
+        "label, the name of their program.",
+        epilog="exit status: 0 nothing is broken; 1 something is.",
+    )
+    parser.add_argument("old", type=Path, metavar="A", help="results of the earlier run")
+    parser.add_argument("new", type=Path, metavar="B", help="results of the later run")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.set_defaults(act=_compare)
 
@@ -38,8 +45,9 @@ def add_merge(actions: Any) -> None:
         description="Writes one results.jsonl out of several of the same suite: of other loaders, "
         "or of other cases of the same ones.",
     )
-    parser.add_argument("out", type=Path, metavar="OUT")
-    parser.add_argument("files", nargs="+", type=Path, metavar="IN")
+    parser.add_argument("out", type=Path, metavar="OUT", help="the file to write: a new one")
+    parser.add_argument("files", nargs="+", type=Path, metavar="IN", help="what --results wrote")
+    parser.add_argument("--force", action="store_true", help="write over OUT")
     parser.set_defaults(act=_merge)
 
 
@@ -72,8 +80,12 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 def check_files(*files: Path | None) -> None:
     """Raises UsageError, before long work, where a report could not be written after it."""
     for file in files:
-        if file is not None and not file.parent.is_dir():
+        if file is None:
+            continue
+        if not file.parent.is_dir():
             raise UsageError(f"{file}: there is no folder {file.parent}")
+        if file.is_dir():
+            raise UsageError(f"{file}: is a folder")
 
 
 def write_files(args: argparse.Namespace, found: Results, whole: Manifest) -> bool:
@@ -102,6 +114,8 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _merge(args: argparse.Namespace) -> int:
     check_files(args.out)
+    if args.out.exists() and not args.force:
+        raise UsageError(f"{args.out}: is there already (--force writes over it)")
     found = results.merge([results.read(path) for path in args.files])
     results.write(found, args.out)
     print(report_text.summary(found))
