@@ -126,22 +126,17 @@ public final class Adapter {
             }
         }
         Stream<Object[]> list = tensors.stream().map(tensor -> {
-            String key = isHex(tensor, data) ? "data" : "sha256";
+            boolean hex = isHex(tensor, data);
+            String content = contents.get(place(tensor));
             return object(
-                    "name",
-                    tensor.name(),
-                    "dtype",
-                    tensor.dtype().name(),
-                    "shape",
-                    tensor.shape(),
-                    "nbytes",
-                    tensor.byteSize(),
-                    "backing",
-                    opened.backing,
-                    "align",
-                    align(tensor),
-                    key,
-                    contents.get(place(tensor)));
+                    "name", tensor.name(),
+                    "dtype", tensor.dtype().name(),
+                    "shape", tensor.shape(),
+                    "nbytes", tensor.byteSize(),
+                    "backing", opened.backing(),
+                    "align", align(tensor),
+                    "data", hex ? content : null,
+                    "sha256", hex ? null : content);
         });
         return object("id", id, "status", "accepted", "byte_order", order, "count", tensors.size(), "tensors", list);
     }
