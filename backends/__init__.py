@@ -83,6 +83,10 @@ def _text(path: PathLike) -> str:
     text = os.fsdecode(path)
     if "\0" in text:
         raise WeigError("IO", "a path cannot hold a NUL")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise WeigError("IO", f"{escape(text)}: no path of this file system") from None
     return text
 
 

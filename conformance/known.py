@@ -20,6 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from weig.conformance.outcome import Outcome, Result
+from weig.conformance.text import read_text
 
 __all__ = ["Applied", "Known", "KnownError", "apply", "read"]
 
@@ -53,14 +54,15 @@ class Applied:
 def read(path: Path) -> tuple[Known, ...]:
     """Reads a list; raises KnownError."""
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(read_text(path))
     except OSError as error:
         raise KnownError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise KnownError(f"{path}: {error}") from None
-    if set(table) - {"known"} or not isinstance(table.get("known", []), list):
+    items = table.get("known", [])  # none where the last one was mended
+    if set(table) - {"known"} or not isinstance(items, list):
         raise KnownError(f"{path}: only tables [[known]] stand here")
-    return tuple(_entry(item, f"{path}: entry {i + 1}") for i, item in enumerate(table["known"]))
+    return tuple(_entry(item, f"{path}: entry {i + 1}") for i, item in enumerate(items))
 
 
 def _entry(item: object, where: str) -> Known:

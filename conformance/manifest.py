@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from weig.conformance.outcome import SuiteError
+from weig.conformance.text import excerpt, read_text
 
 __all__ = [
     "Case",
@@ -212,13 +213,13 @@ def read(path: Path) -> Manifest:
     if path.is_dir():
         path = path / "manifest.json"
     try:
-        table = json.loads(path.read_text("utf-8"))
+        table = json.loads(read_text(path))
         cases = tuple(_case(item) for item in table["cases"])
         rules = {ident: _rule(ident, rule) for ident, rule in table.get("rules", {}).items()}
         result = Manifest(path, str(table["format"]), str(table["suite"]), rules, cases)
     except OSError as error:
         raise SuiteError(f"cannot read the manifest {path}: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise SuiteError(f"bad manifest {path}: {type(error).__name__}: {error}") from None
     seen: set[str] = set()
     for case in cases:
@@ -236,12 +237,12 @@ def _rule(ident: str, table: Mapping[str, Any]) -> Rule:
 
 
 def _case(table: Mapping[str, Any]) -> Case:
-    ident = table["id"]
+    ident = _string(table, "id")
     kind = _one_of(table.get("kind", "file"), KINDS, ident)
     case = Case(
         ident=ident,
-        title=table.get("title", ""),
-        chapter=table.get("chapter", ""),
+        title=_string(table, "title", ""),
+        chapter=_string(table, "chapter", ""),
         kind=kind,
         expect=_one_of(table["expect"], EXPECTATIONS, ident),
         level=_one_of(table.get("level", "open"), LEVELS, ident),
@@ -272,6 +273,13 @@ def _case(table: Mapping[str, Any]) -> Case:
     if kind in ("device", "host-path") and case.path is None:
         raise ValueError(f"case {ident} names no path")
     return case
+
+
+def _string(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    value = table[key] if default is None else table.get(key, default)
+    if not isinstance(value, str):
+        raise TypeError(f"{key} must be a string, not {excerpt(value)}")
+    return value
 
 
 def _held(table: Mapping[str, Any] | None, ident: str) -> Held | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from weig.conformance.outcome import Bucket, Difference, Outcome, Result, bucket
 from weig.conformance.runner import Run
+from weig.conformance.text import read_text
 
 __all__ = [
     "AdapterInfo",
@@ -185,26 +186,28 @@ def write(results: Results, path: Path) -> None:
 def read(path: Path) -> Results:
     """Reads a file; raises ResultsError."""
     try:
-        items = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        items = [json.loads(line) for line in read_text(path).split("\n") if line]
+        if len(items) < 2:
+            raise ResultsError(f"{path}: not a results file, or one that was cut")
         head, *middle, foot = items
         if head["type"] != "header" or head["layout"] != LAYOUT:
             raise ResultsError(f"{path}: not results of layout {LAYOUT}")
         if foot["type"] != "footer":
             raise ResultsError(f"{path}: no footer, so the run did not come to its end")
         return Results(
-            head["format"],
-            head["suite"],
-            head["seed"],
-            head["isolation"],
-            head["strict_codes"],
-            foot["seconds"],
+            _is(str, head["format"]),
+            _is(str, head["suite"]),
+            _is(int, head["seed"]),
+            _is(str, head["isolation"]),
+            _is(bool, head["strict_codes"]),
+            _is(float, foot["seconds"]),
             tuple(_adapter(item) for item in head["adapters"]),
             tuple(_result(item) for item in middle),
-            tuple(foot["problems"]),
+            _strings(foot["problems"]),
         )
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
         raise ResultsError(f"{path}: not a results file ({error})") from None
 
 
@@ -212,21 +215,40 @@ def _adapter(item: dict[str, Any]) -> AdapterInfo:
     later = ("order", "guarded", "unguarded")  # older files have none
     item = {**dict.fromkeys(later, ()), **item}
     for key in ("command", "again", "profiles", *later):
-        item[key] = tuple(item[key])
+        item[key] = _strings(item[key])
+    for key in item.keys() - {"command", "again", "profiles", *later}:
+        _is(str, item[key])
     return AdapterInfo(**item)
 
 
 def _result(item: dict[str, Any]) -> Result:
     return Result(
-        item["adapter"],
-        item["case"],
+        _is(str, item["adapter"]),
+        _is(str, item["case"]),
         Outcome(item["outcome"]),
-        item["seconds"],
-        item.get("detail", ""),
-        tuple(Difference(**one) for one in item.get("differences", ())),
-        item.get("stderr", ""),
-        item.get("guard", ""),
+        _is(float, item["seconds"]),
+        _is(str, item.get("detail", "")),
+        tuple(_difference(one) for one in item.get("differences", ())),
+        _is(str, item.get("stderr", "")),
+        _is(str, item.get("guard", "")),
     )
+
+
+def _difference(item: dict[str, Any]) -> Difference:
+    return Difference(*(_is(str, item[key]) for key in ("where", "want", "got")))
+
+
+def _strings(items: Any) -> tuple[str, ...]:
+    return tuple(_is(str, item) for item in _is(list, list(items)))
+
+
+def _is(kind: type, value: Any) -> Any:
+    """The value, where it is of the kind (a whole number is a float too); raises TypeError."""
+    if kind is float and type(value) is int:
+        return value
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.60} is no {kind.__name__}")
+    return value
 
 
 def merge(many: Sequence[Results]) -> Results:

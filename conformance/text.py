@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
+from pathlib import Path
 
-__all__ = ["cut", "excerpt", "printable"]
+__all__ = ["cut", "excerpt", "printable", "read_text"]
+
+
+def read_text(path: Path) -> str:
+    """A file of UTF-8; raises OSError, also for a device (which may never end), and ValueError."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise OSError(errno.EINVAL, "a device, not a file", str(path))
+    return path.read_text("utf-8")
 
 
 def printable(text: str) -> str:

@@ -288,7 +288,7 @@ def test_dlpack_of_other_kinds(opened: weig.ModelFile) -> None:
     assert opened["w"].numpy().tolist() == [1.0, -2.0]
 
 
-@pytest.mark.parametrize("bad", ["\0", "nowhere/x.weig", "", "a" * 300])
+@pytest.mark.parametrize("bad", ["\0", "\ud800", "nowhere/x.weig", "", "a" * 300])
 def test_a_path_that_cannot_be_opened_is_io(
     tmp_path: Path, mode: str, backend: str, bad: str
 ) -> None:

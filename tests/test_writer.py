@@ -353,3 +353,10 @@ def test_progress(tmp_path: Path) -> None:
         progress=lambda done, total: seen.append((done, total)),
     )
     assert seen == [(10, 30), (30, 30)]
+
+
+def test_a_path_that_no_file_system_has() -> None:
+    with pytest.raises(weig.WeigError) as caught:
+        weig.save("\ud800", {})
+    assert caught.value.code == "IO"
+    assert "\\ud800" in str(caught.value)

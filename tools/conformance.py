@@ -9,6 +9,7 @@ from typing import Any
 from weig.conformance import doctor, known, results, runner
 from weig.conformance.outcome import SuiteError
 from weig.conformance.runner import Options
+from weig.conformance.text import printable
 from weig.tools import conformance_adapters, conformance_init
 from weig.tools.conformance_arguments import (
     add_manifest,
@@ -91,7 +92,8 @@ def _list(args: argparse.Namespace) -> int:
             }
             print(json.dumps(item))
         else:
-            print(f"{case.ident:<40} {case.expect:<6} {','.join(case.rules):<16} {case.title}")
+            rules = ",".join(case.rules)
+            print(printable(f"{case.ident:<40} {case.expect:<6} {rules:<16} {case.title}"))
     return EXIT_CONFORMS
 
 

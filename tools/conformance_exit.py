@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from weig.conformance.text import printable
+
 EXIT_CONFORMS, EXIT_FAILS, EXIT_USAGE, EXIT_NOT_STARTED, EXIT_SUITE = range(5)
 
 EPILOG = """\
@@ -24,5 +26,5 @@ class UsageError(Exception):
 
 def say(message: str, status: int) -> int:
     """One line on standard error; gives the exit status."""
-    print(f"weig: error: {message}", file=sys.stderr)
+    print(f"weig: error: {printable(message)}", file=sys.stderr)
     return status

@@ -17,6 +17,7 @@ from weig.conformance import (
 )
 from weig.conformance.manifest import Manifest
 from weig.conformance.results import Results
+from weig.conformance.text import printable
 from weig.tools.conformance_arguments import add_manifest, suite
 from weig.tools.conformance_exit import EXIT_CONFORMS, EXIT_FAILS, UsageError
 
@@ -107,7 +108,7 @@ def _compare(args: argparse.Namespace) -> int:
     else:
         for name, items in table.items():
             for item in items:
-                print(f"{name:<8} {item}")
+                print(f"{name:<8} {printable(item)}")
         print(", ".join(f"{len(items)} {name}" for name, items in table.items()))
     return EXIT_FAILS if changes.broken else EXIT_CONFORMS
 

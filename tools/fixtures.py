@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     write = actions.add_parser("write", help="write every file and a manifest.json into a folder")
-    write.add_argument("directory", type=Path, metavar="DIR")
+    write.add_argument("directory", type=_folder, metavar="DIR")
     write.add_argument(
         "--small", action="store_true", help="no sparse and special files (as in the package)"
     )
@@ -44,6 +44,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     archive.set_defaults(run=_archive)
     check = actions.add_parser("check", help="compare the package's files with the cases")
     check.set_defaults(run=_check)
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the name of a folder is empty")
+    return Path(text)
 
 
 def _write(args: argparse.Namespace) -> int:
