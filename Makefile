@@ -2,7 +2,7 @@
 # make test   build, then run the tests
 # make lint   formatters, linters, type checker
 # make asan   the tests of the native loaders and the suite again, under AddressSanitizer and UndefinedBehaviorSanitizer
-# make hosts  the suite over the C and C++ libraries on other kinds of hosts: big-endian, 32 bits, strict alignment (qemu-user)
+# make hosts  the suite over the C and C++ libraries, and the loader in Python, on other kinds of hosts: big-endian, 32 bits, strict alignment (qemu-user)
 # make mutation  mutants of the pure loader, with the suite as the test; takes half an hour
 # make spec   regenerate spec/generated from spec/weig.ksy (needs Node, Java, Maven); make spec-check fails where it is stale (Node will do)
 VENV := .venv
