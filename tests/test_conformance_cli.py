@@ -150,6 +150,20 @@ def test_list(toy: str, capsys: Out) -> None:
     assert main(["conformance", "list", "--manifest", toy, "--tag", "none"]) == 2
 
 
+@pytest.mark.parametrize(
+    "words", [["conformance", "list"], ["fixtures", "list", "--json"], ["spec", "rules"]]
+)
+def test_a_reader_that_has_gone_is_no_verdict(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        alone = subprocess.run(
+            [sys.executable, "-m", "weig.tools.cli", *words],
+            stdout=gone, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert (alone.returncode, alone.stderr) == (141, b"")
+
+
 def test_a_profile_that_there_is_not_is_told(toy: str, capsys: Out) -> None:
     assert run(toy, "shouts", "-k", "good-1") == 0
     assert "claims a profile that there is not: DATA" in capsys.readouterr().err

@@ -26,6 +26,7 @@ COMMANDS = {
 }
 
 EXIT_OK, EXIT_BAD, EXIT_USAGE = 0, 1, 2
+EXIT_PIPE = 141  # as a shell tells of a process that SIGPIPE ended
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(str(error))
     except BrokenPipeError:
         _drop_output()  # whoever reads our output has gone; there is nobody to tell
-        return EXIT_BAD
+        return EXIT_PIPE
     except OSError as error:
         _drop_output()
         return fail(f"IO: {escape(str(error))}")
