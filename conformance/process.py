@@ -285,7 +285,8 @@ class Worker:
         chunk = _read(self._stdout.fileno())
         if chunk == b"":
             self._mute = True
-            self._selector.unregister(self._stdout)
+            if self._stdout in self._selector.get_map():  # a death seen before has read it out
+                self._selector.unregister(self._stdout)
         self._unread += chunk or b""
         return bool(chunk)
 

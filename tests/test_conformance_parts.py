@@ -19,6 +19,7 @@ from weig.conformance import known, manifest, report_junit, report_text, results
 from weig.conformance.hexdump import annotated
 from weig.conformance.manifest import Case, Manifest, Span, Want, WantTensor
 from weig.conformance.outcome import Bucket, Difference, Outcome, Result, SuiteError, bucket
+from weig.conformance.process import Worker
 from weig.conformance.protocol import Accepted, Hello, TensorAnswer, load_request
 from weig.conformance.results import AdapterInfo, Results
 from weig.conformance.selection import Selection, choose
@@ -470,3 +471,14 @@ def test_the_hex_dump_names_fields(suite: Manifest) -> None:
         "                     ^^ ^^                                            edited",
         "bytes      00000060  past the end of the file",
     ]
+
+
+def test_a_death_and_the_end_of_the_output_may_be_seen_in_any_order() -> None:
+    """Both stand in one answer of the selector; the death reads the output to its end."""
+    for order in ((0, 1, 2), (2, 1, 0), (2, 0, 1), (1, 2, 0)):
+        worker = Worker((sys.executable, "-I", "-S", "-c", "print('late')"))
+        os.waitid(os.P_PID, worker._popen.pid, os.WEXITED | os.WNOWAIT)
+        sources = (worker._stdout, worker._stderr, worker._pidfd)
+        for index in order:
+            worker._move(sources[index])
+        assert worker.kill().extra == b"late\n"
