@@ -213,7 +213,7 @@ def read(path: Path) -> Results:
 
 def _adapter(item: dict[str, Any]) -> AdapterInfo:
     later = ("order", "guarded", "unguarded")  # older files have none
-    item = {**dict.fromkeys(later, ()), **item}
+    item = {**{key: [] for key in later}, **item}
     for key in ("command", "again", "profiles", *later):
         item[key] = _strings(item[key])
     for key in item.keys() - {"command", "again", "profiles", *later}:
@@ -239,7 +239,7 @@ def _difference(item: dict[str, Any]) -> Difference:
 
 
 def _strings(items: Any) -> tuple[str, ...]:
-    return tuple(_is(str, item) for item in _is(list, list(items)))
+    return tuple(_is(str, item) for item in _is(list, items))
 
 
 def _is(kind: type, value: Any) -> Any:

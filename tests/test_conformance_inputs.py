@@ -60,6 +60,8 @@ def test_the_files_of_these_tests_are_good(tmp_path: Path, toy: str) -> None:
         ({"adapters": [{"label": "x", "command": [3], "again": [], "profiles": []}]}, {}, {}),
         ({}, {}, {"seconds": "x"}),
         ({}, {}, {"problems": [3]}),
+        ({}, {}, {"problems": "none"}),
+        ({"adapters": [{"label": "x", "command": "x", "again": [], "profiles": []}]}, {}, {}),
     ],
 )
 def test_wrong_types_in_results(
