@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from weig.backends.file import ModelFile
+from weig.backends.file import ModelFile, enough_memory
 from weig.backends.interface import Loader, Mode
 from weig.backends.view import TensorView
 from weig.spec.errors import WeigError, escape
@@ -61,13 +61,10 @@ def open(path: PathLike, mode: Mode = "mmap", backend: str | None = None) -> Mod
     text = _text(path)
     chosen = loader(name)
     try:
-        opened = chosen.open(text, mode)
+        with enough_memory(text):
+            opened = chosen.open(text, mode)
     except WeigError as error:
         raise _naming(text, error) from None
-    except MemoryError:
-        raise WeigError(
-            "TOO_LARGE", f"{escape(text)}: no memory for what it says", rule="OPEN-9"
-        ) from None
     return ModelFile(opened, text, mode, name)
 
 

@@ -43,7 +43,7 @@ class ModelFile(Mapping[str, TensorView]):
         return TensorView(opened, self._buffer, *opened.record(i))
 
     def __iter__(self) -> Iterator[str]:
-        with _enough_memory(self.path):
+        with enough_memory(self.path):
             return iter(self._live().names())
 
     def __len__(self) -> int:
@@ -62,12 +62,12 @@ class ModelFile(Mapping[str, TensorView]):
     def views(self) -> list[TensorView]:
         """All tensors in file order: one call, where iterating makes one a tensor."""
         opened, buffer = self._live(), self._buffer
-        with _enough_memory(self.path):
+        with enough_memory(self.path):
             return [TensorView(opened, buffer, *record) for record in opened.records()]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All tensors as read-only arrays in the host's byte order, in file order; the fast way."""
-        with _enough_memory(self.path):
+        with enough_memory(self.path):
             return self._live().arrays()
 
     def mapped_tensor(self, name: str) -> TensorView:
@@ -94,7 +94,7 @@ class ModelFile(Mapping[str, TensorView]):
 
         Raises WeigError NONZERO_PADDING or BAD_BOOL. ``progress`` gets (done, total) in bytes.
         """
-        with _enough_memory(self.path):
+        with enough_memory(self.path):
             self._live().verify(progress)
 
     def check_unmodified(self) -> None:
@@ -151,8 +151,8 @@ class ModelFile(Mapping[str, TensorView]):
 
 
 @contextmanager
-def _enough_memory(path: str) -> Iterator[None]:
-    """OPEN-9 for what takes memory in proportion to the table, after the file was opened."""
+def enough_memory(path: str) -> Iterator[None]:
+    """OPEN-9 for what takes memory in proportion to the table, in opening and after it."""
     try:
         yield
     except MemoryError:

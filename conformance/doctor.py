@@ -114,9 +114,9 @@ def _conversation(worker: Worker, room: Path, timeout: float) -> Generator[Findi
     yield Finding(step, hello=hello)
 
     step = "it claims core, and profiles that there are"
-    strange = sorted(hello.profiles - set(PROFILES))
-    if strange or "core" not in hello.profiles:
-        problem = f"no such profile: {', '.join(strange)}" if strange else "core is not claimed"
+    if hello.strange or "core" not in hello.profiles:
+        names = ", ".join(hello.strange)
+        problem = f"no such profile: {names}" if names else "core is not claimed"
         hint = f"There are {', '.join(PROFILES)}. A case of what is not claimed is not run."
         yield Finding(step, printable(problem), (hint,))
     else:

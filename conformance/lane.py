@@ -97,7 +97,9 @@ class Lane:
         if self.budget.spent:
             return self._result(job, Outcome.NOT_RUN, "gave up after so many faults")
         try:
-            alone = self.options.isolation == "case" or self._weighs(job) or bool(job.case.pace)
+            alone = (
+                self.options.isolation == "case" or self._weighs(job) or job.case.pace is not None
+            )
             result = self._alone(job) if alone else self._shared(job)
             small = job.case.size <= GIANT
             if result.outcome in _WRONG and small and self.budget.repeat():

@@ -68,6 +68,11 @@ class Hello:
     dtypes: frozenset[str] | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def strange(self) -> list[str]:
+        """The profiles that it claims and that there are not, sorted."""
+        return sorted(self.profiles - set(PROFILES))
+
 
 @dataclass(frozen=True, slots=True)
 class TensorAnswer:

@@ -18,7 +18,6 @@ from weig.conformance.guard import control
 from weig.conformance.guard.build import MissingError
 from weig.conformance.manifest import Case, Manifest
 from weig.conformance.outcome import Bucket, Result, bucket
-from weig.conformance.protocol import PROFILES
 from weig.conformance.runner import Options, Run
 from weig.conformance.text import printable
 from weig.tools import conformance_adapters
@@ -143,7 +142,7 @@ def _run(args: argparse.Namespace) -> int:
         return say("none of these adapters can be run here", EXIT_NOT_STARTED)
     done = _done(args, whole, cases, chosen.adapters, options)
     for one in done.started:
-        for profile in sorted(one.hello.profiles - set(PROFILES)) if one.hello else ():
+        for profile in one.hello.strange if one.hello else ():
             text = f"claims a profile that there is not: {printable(profile)}"
             print(f"weig: {one.adapter.label} {text}", file=sys.stderr)
     applied = known.apply(entries, done.results, [case.ident for case in whole.cases])
